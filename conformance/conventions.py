@@ -1,0 +1,237 @@
+"""The questions on which sound implementations differ, and the engine that reads the answers off.
+
+An answer is read by trying it: the case is delivered and expected as that answer says, and the answer holds if the
+results agree within the bound. Where the declared answers do not fit, others are tried, alone and in pairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .cases import Case, Mask
+from .comparing import Departure, NotApplicable, require_near, require_shape
+from .edge import Raised, WrongResult
+from .expectations import Near
+from .fitting import Excluded, fit
+from .trial import Trial
+
+Check = Callable[[Trial], None]
+
+ALL_KINDS = ("bool", "number", "additive")
+PLAIN = Case("plain", queries=5, keys=7)
+SQUARE_PLAIN = Case("plain, lengths equal", queries=6, keys=6, value_width=8)
+ONE_MASK = Case("random mask per row", mask=Mask("random", "LS", ("bool", "number")))
+ROW = Case("second row empty", mask=Mask("empty row", "LS", ALL_KINDS))
+ROW_PADDING = Case("last batch element empty", mask=Mask("empty row", "B11S", ALL_KINDS))
+NO_KEYS = Case("no keys", keys=0)
+CAUSAL_WIDE = Case("causal, L < S", causal=True)
+CAUSAL_TALL = Case("causal, L > S", causal=True, queries=7, keys=5)
+CAUSAL_MASKED = Case("causal with a mask", causal=True, queries=6, keys=6, mask=Mask("random", "LS", ALL_KINDS))
+
+
+@dataclass(frozen=True)
+class Convention:
+    """One question: the capability that answers it, the answers to try, what else may have to change with it, and
+    the check that an answer has to pass on each of the cases."""
+
+    capability: str
+    question: str
+    answers: tuple[Any, ...]
+    cases: tuple[Case, ...]
+    check: Check
+    together: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which changes of the declared answers make a case agree: {} none are needed, None no answer fits. `evidence`
+    says what was seen under the declared answers."""
+
+    changes: Mapping[str, Any] | None
+    evidence: str
+    ratio: float | None
+
+
+def agrees(trial: Trial) -> None:
+    """The output agrees with the expectation."""
+    trial.agrees(trial.run())
+
+
+def empty_rows_agree(trial: Trial) -> None:
+    """The rows without a key agree with the expectation; the others are not looked at."""
+    declared = trial.capabilities.empty_row
+    if declared == "error":
+        _raises(trial)
+        return
+    result, expectation = trial.run(), trial.expectation()
+    if declared == "unspecified":
+        return
+    empty = expectation.truth.empty
+    rows = empty.any(1) if trial.is_module else empty
+    trial.near("output of the empty rows", result.output, expectation.output, ignore=~rows)
+
+
+def no_keys_agree(trial: Trial) -> None:
+    """The output for an empty list of keys agrees with the declared answer."""
+    declared = trial.capabilities.no_keys
+    if declared == "error":
+        _raises(trial)
+    elif declared != "unspecified":
+        trial.agrees(trial.run())
+
+
+def causal_with_mask_agrees(trial: Trial) -> None:
+    """Causal and a mask together do what is declared."""
+    if trial.capabilities.causal_with_mask == "error":
+        _raises(trial)
+    else:
+        trial.agrees(trial.run())
+
+
+def _raises(trial: Trial) -> None:
+    try:
+        trial.run()
+    except Raised:
+        return
+    raise Departure("no error was raised", inputs=trial.inputs)
+
+
+def second_agrees(trial: Trial) -> None:
+    """The second result is what is declared."""
+    declared, result, expectation = trial.capabilities.second, trial.run(), trial.expectation()
+    if declared is None:
+        if result.second is not None and _is_any_second(trial, result.second):
+            raise Departure("a second result was returned", inputs=trial.inputs)
+        return
+    if result.second is None:
+        if declared == "optional weights":
+            raise NotApplicable("second: no weights are returned")
+        raise Departure("no second result was returned", inputs=trial.inputs)
+    near = second_near(declared, expectation)
+    require_shape(what=f"second result ({declared})", actual=result.second, shape=tuple(near.value.shape), inputs=trial.inputs)
+    trial.near(f"second result ({declared})", result.second, near)
+
+
+def second_near(declared: str, expectation: Any) -> Near:
+    """Return what the second result called `declared` is expected to be."""
+    if declared in ("weights", "optional weights"):
+        return expectation.weights  # type: ignore[no-any-return]
+    if declared == "averaged weights":
+        return expectation.averaged_weights  # type: ignore[no-any-return]
+    near: Near = expectation.logsumexp
+    if declared == "lse":
+        return near
+    log2e = 1.4426950408889634
+    return Near(near.value * log2e, near.allowed * log2e * 1.01)
+
+
+def _is_any_second(trial: Trial, second: torch.Tensor) -> bool:
+    """Say whether a second result that is declared absent is one of the known ones after all."""
+    expectation = trial.expectation()
+    for kind in ("weights", "lse", "lse2"):
+        try:
+            require_near(what=kind, actual=second, near=second_near(kind, expectation))
+        except Departure:
+            continue
+        return True
+    return False
+
+
+_ALWAYS = (None, "always top-left", "always bottom-right")
+_TRIANGLES = ("top-left", "bottom-right", "always top-left", "always bottom-right")
+_SCALES = ("1/sqrt(D)", "1/sqrt(d_model)", 1.0)
+
+CONVENTIONS: Mapping[str, Convention] = {
+    entry.capability: entry
+    for entry in (
+        Convention(
+            "layout", "In which order are the axes?", ("...LD", "BHLD", "BLHD", "LBHD", "BLE", "LBE"),
+            (PLAIN, SQUARE_PLAIN), agrees, ("scale", "causal"),
+        ),
+        Convention("scale", "By what are the scores multiplied?", _SCALES, (PLAIN,), agrees, ("layout", "causal")),
+        Convention(
+            "causal", "Which corner is the causal triangle aligned with, and can it be switched off?", _TRIANGLES,
+            (CAUSAL_WIDE, CAUSAL_TALL, PLAIN), agrees, ("layout", "scale"),
+        ),
+        Convention("mask_means", "What does a true element of the mask mean?", ("attend", "hide"), (ONE_MASK,), agrees),
+        Convention(
+            "empty_row", "What does a row return that may attend to nothing?", ("uniform", "zeros", "nan", "error"),
+            (ROW, ROW_PADDING), empty_rows_agree,
+        ),
+        Convention(
+            "no_keys", "What is returned for an empty list of keys?", ("zeros", "nan", "error"), (NO_KEYS,), no_keys_agree,
+        ),
+        Convention(
+            "causal_with_mask", "Does causal hold together with a mask?", ("and", "error"), (CAUSAL_MASKED,),
+            causal_with_mask_agrees,
+        ),
+        Convention(
+            "second", "What is the second result?", ("weights", "averaged weights", "lse", "lse2", None), (PLAIN,),
+            second_agrees,
+        ),
+    )
+}  # fmt: skip
+"""Every convention by its capability."""
+
+
+def read(trial: Trial, convention: Convention) -> Reading:
+    """Find the smallest change of the declared answers under which the case agrees.
+
+    NotApplicable passes through; what the implementation raises under an answer speaks against that answer.
+    """
+    declared = _attempt(trial, convention, {})
+    if declared is None:
+        return Reading({}, "", trial.ratio)
+    for changes in _changes(trial, convention):
+        if _attempt(trial, convention, changes) is None:
+            return Reading(changes, declared.text, declared.ratio)
+    return Reading(None, declared.text, declared.ratio)
+
+
+def _attempt(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> Departure | None:
+    """Return None if the check passes under the changed answers, else what departs."""
+    changed = trial.replace_capabilities(**changes) if changes else trial
+    fitted = fit(trial.case, changed.subject.implementation)
+    if isinstance(fitted, Excluded):
+        return Departure(f"{fitted.capability} does not allow the case")
+    try:
+        changed.case = fitted
+        convention.check(changed)
+    except Departure as departure:
+        return departure
+    except (Raised, WrongResult) as error:
+        return Departure(str(error))
+    trial.ratio = changed.ratio
+    return None
+
+
+def _changes(trial: Trial, convention: Convention) -> Iterator[dict[str, Any]]:
+    """Yield changes of the declared answers: one answer first, then pairs, then three at once."""
+    names = (convention.capability, *convention.together)
+    options = {name: _alternatives(trial, name) for name in names}
+    for count in range(1, len(names) + 1):
+        for chosen in itertools.combinations(names, count):
+            for values in itertools.product(*(options[name] for name in chosen)):
+                yield dict(zip(chosen, values, strict=True))
+
+
+def _alternatives(trial: Trial, name: str) -> list[Any]:
+    declared = getattr(trial.capabilities, name)
+    answers: tuple[Any, ...] = CONVENTIONS[name].answers
+    if name == "layout":
+        answers = ("BLE", "LBE") if trial.is_module else ("BHLD", "BLHD", "LBHD")
+        if declared == "...LD":
+            answers = ("BLHD", "LBHD")
+    if name == "causal" and not trial.case.causal:
+        answers = _ALWAYS if declared is None or str(declared).startswith("always") else _ALWAYS[1:]
+    return [answer for answer in answers if answer != declared]
+
+
+def declaration(changes: Mapping[str, Any]) -> str:
+    """Return the changes as keyword arguments of `register`."""
+    return ", ".join(f"{name}={value!r}" for name, value in changes.items())

@@ -1,0 +1,120 @@
+"""The edge to foreign code: whatever it raises becomes one named error, whatever text it holds becomes safe."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+
+from .errors import ConformanceError
+
+T = TypeVar("T")
+
+
+class Raised(ConformanceError):
+    """The implementation raised. `kind` is the type's name, `text` its message made safe, `where` its last line."""
+
+    def __init__(self, original: BaseException) -> None:
+        self.kind = safe(type(original).__name__)
+        self.text = safe(_message(original))
+        self.where = safe(_place(original))
+        super().__init__(f"it raised {self.kind}: {_shortened(self.text)}{self.where}")
+
+
+class WrongResult(ConformanceError):
+    """The implementation returned something that holds no output tensor."""
+
+
+def safe(text: str, limit: int = 2000) -> str:
+    """Return `text` without lone surrogates and control characters, cut to `limit` characters."""
+    clean = text[: limit + 1].encode("utf-8", "backslashreplace").decode("utf-8")
+    clean = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in clean)
+    return clean if len(clean) <= limit else clean[:limit] + " ..."
+
+
+def _message(original: BaseException) -> str:
+    try:
+        return str(original)
+    except BaseException as second:  # noqa: BLE001 - foreign __str__ may raise anything
+        return f"(its message raised {type(second).__name__})"
+
+
+def _shortened(text: str) -> str:
+    lines = text.strip().splitlines() or ["(no message)"]
+    return lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more lines)"
+
+
+def _place(original: BaseException) -> str:
+    frames = traceback.extract_tb(original.__traceback__)
+    foreign = [frame for frame in frames if not frame.filename.startswith(_OWN)]
+    return f" (at {foreign[-1].filename.rsplit('/', 1)[-1]}:{foreign[-1].lineno})" if foreign else ""
+
+
+_OWN = __file__.rsplit("/", 1)[0] + "/"
+
+
+class _Interrupt:
+    """Remembers whether the terminal asked for an end, as opposed to foreign code raising KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
+
+
+_interrupt = _Interrupt()
+
+
+@contextmanager
+def telling_interrupts_apart() -> Iterator[None]:
+    """While this runs, a real Ctrl-C passes through `foreign` and a raised KeyboardInterrupt does not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    _interrupt.asked = False
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def foreign(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call foreign code. Raises Raised for everything it raises, SystemExit and pytest's outcomes included."""
+    try:
+        return function(*args, **kwargs)
+    except KeyboardInterrupt as interrupt:
+        if _interrupt.asked:
+            raise
+        raise Raised(interrupt) from interrupt
+    except BaseException as original:  # noqa: BLE001
+        raise Raised(original) from original
+
+
+@contextmanager
+def process_state_kept() -> Iterator[None]:
+    """Put back what foreign code may have changed for the process: dtype, grad mode, threads, precision, random state."""
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    random = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(grad)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if torch.get_float32_matmul_precision() != precision:
+            torch.set_float32_matmul_precision(precision)
+        torch.set_rng_state(random)

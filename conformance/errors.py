@@ -1,0 +1,52 @@
+"""Named errors. Each says what happened, why, and what to do next."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ConformanceError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class UnknownCapability(ConformanceError, TypeError):
+    """A keyword of `register` that names no capability."""
+
+
+class InvalidCapability(ConformanceError, ValueError):
+    """A capability holds a value outside its vocabulary."""
+
+
+class InvalidDeviation(ConformanceError, ValueError):
+    """A deviation without a rule, without a reason, or wider than one rule."""
+
+
+class InvalidTarget(ConformanceError, TypeError):
+    """What was registered can be neither called nor built."""
+
+
+class UnknownReference(ConformanceError, ValueError):
+    """`reference=` names none of the documents' three objects."""
+
+
+class UnknownParameters(ConformanceError, LookupError):
+    """The projections of a module were not recognised by name and shape."""
+
+
+class UnknownRule(ConformanceError, LookupError):
+    """A rule id that the catalogue does not hold."""
+
+
+class TargetNotLoaded(ConformanceError, ImportError):
+    """A target given as text could not be imported, found or built."""
+
+
+class InvalidResultFile(ConformanceError, ValueError):
+    """A result file is torn, of another schema, or holds a record twice."""
+
+
+def nearest(word: object, words: Iterable[str]) -> str:
+    """Return ", did you mean 'x'?" for the most similar of `words`, or an empty string."""
+    found = difflib.get_close_matches(str(word), list(words), n=1, cutoff=0.5)
+    return f", did you mean {found[0]!r}?" if found else ""

@@ -1,0 +1,233 @@
+"""What a sound implementation returns for given inputs, and how far it may be from that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import torch
+from torch import Tensor
+
+from . import bounds, oracle
+from .cases import Case
+from .inputs import ROLES, Drawn, Inputs, make
+from .values import EXACT_SCORES
+
+
+@dataclass(frozen=True)
+class Structure:
+    """How a module holds its projections: `shared` ones are head-wide and serve every head, `biases` names the roles
+    that have a bias."""
+
+    shared: bool = False
+    biases: frozenset[str] = frozenset(ROLES)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The conventions under which an expectation holds; what is not here does not change it."""
+
+    module: bool = False
+    scale: str | float = "1/sqrt(D)"
+    empty_row: str = "uniform"
+    no_keys: str = "zeros"
+    causal: str | None = None
+    precision: str = "eager"
+    structure: Structure = Structure()
+
+
+@dataclass(frozen=True)
+class Near:
+    """A value and the largest allowed distance from it, both float64 and of one shape."""
+
+    value: Tensor
+    allowed: Tensor
+
+
+@dataclass(frozen=True)
+class Projection:
+    """One linear map in float64: weight (M, M), bias (M) or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The expected results for `inputs` under `setting`, each with its allowance, made when first asked for."""
+
+    inputs: Inputs
+    setting: Setting
+    _unit: bounds.Units = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_unit", bounds.units(self.inputs.dtype, self.setting.precision))
+
+    @cached_property
+    def projections(self) -> Mapping[str, Projection]:
+        """The module's four linear maps; empty for a kernel."""
+        drawn = self.inputs.parameters
+        return {} if drawn is None else effective(drawn, self.setting.structure, self.inputs.case.heads)
+
+    @cached_property
+    def problem(self) -> oracle.Problem:
+        """The attention to be solved, after projections and split into heads."""
+        inputs, case = self.inputs, self.inputs.case
+        query, key, value = (self._heads(name)[0] for name in ("query", "key", "value"))
+        allowed = allowed_of(inputs, self.setting)
+        bias = None if inputs.bias is None else inputs.bias.double()
+        if inputs.finite is not None:
+            bias = inputs.finite.double() if bias is None else bias + inputs.finite.double()
+        if not self.setting.module and query.dim() < 4:
+            allowed, bias = _trim(allowed, query, case), _trim(bias, query, case)
+        return oracle.Problem(
+            query, key, value, scale_of(self.setting.scale, case), allowed, bias, case.softcap,
+            self.setting.empty_row, self.setting.no_keys,
+        )  # fmt: skip
+
+    def _heads(self, name: str) -> tuple[Tensor, Tensor | None]:
+        """Return a tensor as the heads see it, and the error it carries by then."""
+        tensor = getattr(self.inputs, name).double()
+        case = self.inputs.case
+        if not self.setting.module:
+            if name != "query" and case.kv_heads is not None:
+                tensor = tensor.repeat_interleave(case.heads // case.kv_heads, -3)
+            return tensor, None
+        projected, error = self._projected(name, tensor, torch.zeros_like(tensor))
+        return split_heads(projected, case.heads), split_heads(error, case.heads)
+
+    def _projected(self, role: str, tensor: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+        projection = self.projections[role]
+        result = torch.nn.functional.linear(tensor, projection.weight, projection.bias)
+        return result, bounds.linear(tensor, error, projection.weight, projection.bias, self.inputs.dtype, result)
+
+    @cached_property
+    def carried(self) -> bounds.InputErrors | None:
+        """Errors of the projected query, key and value; None for a kernel."""
+        if not self.setting.module:
+            return None
+        query, key, value = (self._heads(name)[1] for name in ("query", "key", "value"))
+        assert query is not None and key is not None and value is not None
+        return bounds.InputErrors(query, key, value)
+
+    @cached_property
+    def truth(self) -> oracle.Truth:
+        """The solution per head."""
+        return oracle.solve(self.problem)
+
+    @cached_property
+    def _forward(self) -> bounds.Allowed:
+        exact = self.inputs.case.values in EXACT_SCORES and not self.setting.module and not self.inputs.edits
+        return bounds.forward(self.problem, self.truth, self._unit, carried=self.carried, exact_scores=exact)
+
+    @cached_property
+    def output(self) -> Near:
+        """Output: kernels (..., L, E), modules (B, L, M)."""
+        if not self.setting.module:
+            return Near(self.truth.output, self._forward.output)
+        merged, error = merge_heads(self.truth.output), merge_heads(self._forward.output) / self._unit.slack
+        result, allowed = self._projected("output", merged, error)
+        return Near(result, self._unit.slack * allowed)
+
+    @cached_property
+    def weights(self) -> Near:
+        """Attention weights (..., L, S)."""
+        return Near(self.truth.weights, self._forward.weights)
+
+    @cached_property
+    def averaged_weights(self) -> Near:
+        """Weights averaged over heads (B, L, S)."""
+        mean = self.truth.weights.mean(-3)
+        rounding = 2 * self._unit.output * self._unit.slack * mean.abs()
+        return Near(mean, self._forward.weights.mean(-3) + rounding + self._unit.smallest)
+
+    @cached_property
+    def logsumexp(self) -> Near:
+        """Natural logsumexp of the scores (..., L)."""
+        return Near(self.truth.logsumexp.squeeze(-1), self._forward.logsumexp.squeeze(-1))
+
+    @cached_property
+    def unspecified_rows(self) -> Tensor | None:
+        """Which rows of the output (..., L, 1) no convention fixes; None if all are fixed."""
+        if self.setting.empty_row != "unspecified" or not bool(self.truth.empty.any()):
+            return None
+        return self.truth.empty.any(1) if self.setting.module else self.truth.empty
+
+
+def effective(drawn: Drawn, structure: Structure, heads: int) -> dict[str, Projection]:
+    """Return the four linear maps that a module of this structure computes with the drawn parameters."""
+    maps = {}
+    for role in ROLES:
+        weight = drawn.full[role].double()
+        if structure.shared and role != "output":
+            weight = torch.kron(torch.eye(heads, dtype=torch.float64), drawn.head[role].double())
+        maps[role] = Projection(weight, drawn.bias[role].double() if role in structure.biases else None)
+    return maps
+
+
+def split_heads(tensor: Tensor, heads: int) -> Tensor:
+    """(B, L, H * D) to (B, H, L, D)."""
+    return tensor.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def merge_heads(tensor: Tensor) -> Tensor:
+    """(B, H, L, D) to (B, L, H * D)."""
+    return tensor.transpose(1, 2).flatten(2)
+
+
+def scale_of(scale: str | float, case: Case) -> float:
+    """Return the factor on the scores; an option of the case wins over the declared default."""
+    if case.scale is not None:
+        return case.scale
+    if isinstance(scale, str):
+        return float({"1/sqrt(D)": case.width, "1/sqrt(d_model)": case.heads * case.width}[scale] ** -0.5)
+    return scale
+
+
+def allowed_of(inputs: Inputs, setting: Setting) -> Tensor | None:
+    """Combine mask, causal triangle and window into one boolean tensor; None if every key is allowed."""
+    parts = [] if inputs.allowed is None else [inputs.allowed]
+    sizes, case = inputs.sizes, inputs.case
+    alignment = setting.causal or "top-left"
+    if is_causal(case, setting.causal):
+        parts.append(triangle(sizes["L"], sizes["S"], alignment))
+    if case.window is not None:
+        parts.append(band(sizes["L"], sizes["S"], case.window, alignment))
+    combined = None
+    for part in parts:
+        combined = part if combined is None else combined & part
+    return combined
+
+
+def is_causal(case: Case, causal: str | None) -> bool:
+    """Say whether the call is causal, by its option or because it always is."""
+    return case.causal or (causal or "").startswith("always")
+
+
+def triangle(queries: int, keys: int, alignment: str) -> Tensor:
+    """Return which keys a causal call allows, (L, S); `alignment` ends with `top-left` or `bottom-right`."""
+    return _distance(queries, keys, alignment) >= 0
+
+
+def band(queries: int, keys: int, window: int, alignment: str) -> Tensor:
+    """Return which keys lie less than `window` away, (L, S)."""
+    return _distance(queries, keys, alignment).abs() < window
+
+
+def _distance(queries: int, keys: int, alignment: str) -> Tensor:
+    offset = keys - queries if alignment.endswith("bottom-right") else 0
+    return torch.arange(queries)[:, None] + offset - torch.arange(keys)
+
+
+def _trim(tensor: Tensor | None, query: Tensor, case: Case) -> Tensor | None:
+    """Drop leading axes of size 1 that the query does not have."""
+    while tensor is not None and tensor.dim() > max(query.dim(), 2) and tensor.shape[0] == 1:
+        tensor = tensor[0]
+    return tensor
+
+
+@lru_cache(maxsize=4096)
+def expect(case: Case, setting: Setting, dtype: str) -> Expectation:
+    """Return the expectation of a case, shared between implementations of the same conventions."""
+    return Expectation(make(case, setting.module, dtype), setting)

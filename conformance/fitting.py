@@ -1,0 +1,78 @@
+"""Which cases an implementation gets: adapted to its capabilities, or ruled out by one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from . import masks
+from .capabilities import Capabilities
+from .cases import Case
+from .implementation import Implementation
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """The capability that rules a case out, as `name=value`."""
+
+    capability: str
+
+
+def fit(case: Case, implementation: Implementation) -> Case | Excluded:
+    """Return the case as this implementation gets it, or the capability for which it is never sent."""
+    own = implementation.capabilities
+    problem = _excluded(case, own, implementation.is_module)
+    if problem is not None:
+        return Excluded(f"{problem}={getattr(own, problem)!r}")
+    return _adapted(case, own, implementation.is_module)
+
+
+def _adapted(case: Case, own: Capabilities, module: bool) -> Case:
+    width = case.width
+    if own.widths != "any":
+        assert not isinstance(own.widths, str)
+        width = min(own.widths, key=lambda accepted: (abs(accepted - case.width), accepted))
+    value_width = case.value_width
+    if module or own.value_width == "same":
+        value_width = width
+    keys = case.queries if own.inputs == "self" else case.keys
+    if own.inputs == "self" and (case.queries == 0 or case.keys == 0):
+        keys = 0
+    queries = keys if own.inputs == "self" else case.queries
+    shared = "qkv" if own.inputs == "self" else case.shared
+    changed = {"width": width, "value_width": value_width, "queries": queries, "keys": keys, "shared": shared}
+    same = all(getattr(case, name) == value for name, value in changed.items())
+    return case if same else replace(case, **changed)  # type: ignore[arg-type]
+
+
+def _excluded(case: Case, own: Capabilities, module: bool) -> str | None:
+    if case.leading != "BH" and (module or own.layout != "...LD"):
+        return "layout"
+    if case.broadcast and own.leading == "equal":
+        return "leading"
+    if case.kv_heads is not None and own.heads != "grouped":
+        return "heads"
+    if own.inputs == "self" and case.shared == "kv":
+        return "inputs"
+    if case.causal and own.causal is None:
+        return "causal"
+    for option in ("scale", "bias", "window", "softcap", "dropout"):
+        if getattr(case, option) is not None and option not in own.options:
+            return "options"
+    return _excluded_mask(case, own)
+
+
+def _excluded_mask(case: Case, own: Capabilities) -> str | None:
+    mask = case.mask
+    causal = case.causal or (own.causal or "").startswith("always")
+    if mask is None:
+        return None
+    accepted = [form for form in mask.forms if form in own.mask]
+    if not accepted:
+        return "mask"
+    if causal and own.causal_with_mask != "and":
+        return "causal_with_mask"
+    if accepted[0] != "lengths" and masks.choose_pattern(own.mask_shapes, mask.axes) is None:
+        return "mask_shapes"
+    if case.may_have_empty_rows and own.empty_row == "error":
+        return "empty_row"
+    return None

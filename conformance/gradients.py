@@ -1,0 +1,126 @@
+"""Expected gradients of inputs, bias and parameters, with their allowances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from . import bounds, oracle
+from .cases import Case
+from .dtypes import SMALLEST, UNIT_ROUNDOFF
+from .expectations import Expectation, Near, Setting, expect, merge_heads, split_heads
+
+
+def expected_gradients(expectation: Expectation, through: str = "output") -> Mapping[str, Near]:
+    """Return the gradients by name: `query`, `key`, `value`, `bias`, and for modules `query.weight` and so on.
+
+    `through` says which result the loss is taken of: `output`, `weights` or `logsumexp`, multiplied by the
+    upstream gradient of the inputs and summed.
+    """
+    if expectation.setting.module:
+        return _module(expectation, through)
+    return _kernel(expectation, through)
+
+
+@lru_cache(maxsize=4096)
+def expect_gradients(case: Case, setting: Setting, dtype: str, through: str = "output") -> Mapping[str, Near]:
+    """Return the gradients of a case, shared between implementations of the same conventions."""
+    return expected_gradients(expect(case, setting, dtype), through)
+
+
+def _solved(
+    expectation: Expectation, upstream: bounds.Upstream
+) -> tuple[oracle.Gradients, oracle.Gradients]:
+    problem, truth = expectation.problem, expectation.truth
+    gradients = oracle.differentiate(problem, truth, upstream.output, upstream.weights)
+    allowed = bounds.backward(problem, truth, gradients, upstream, expectation._unit, carried=expectation.carried)
+    return gradients, allowed
+
+
+def _upstream(expectation: Expectation, through: str) -> bounds.Upstream:
+    inputs = expectation.inputs
+    output = torch.zeros_like(expectation.truth.output)
+    if through == "weights":
+        return bounds.Upstream(output, inputs.upstream_weights.double())
+    return bounds.Upstream(inputs.upstream.double())
+
+
+def _kernel(expectation: Expectation, through: str) -> Mapping[str, Near]:
+    inputs = expectation.inputs
+    gradients, allowed = _solved(expectation, _upstream(expectation, through))
+    result = {}
+    for name in ("query", "key", "value"):
+        shape = getattr(inputs, name).shape
+        result[name] = Near(
+            _fold(getattr(gradients, name), shape, inputs.case), _fold(getattr(allowed, name), shape, inputs.case)
+        )
+    if inputs.bias is not None:
+        shape = inputs.bias.shape
+        result["bias"] = Near(oracle.fold(gradients.scores, shape), oracle.fold(allowed.scores, shape))
+    return {name: _widened(near, inputs.dtype) for name, near in result.items()}
+
+
+def _fold(tensor: Tensor, shape: torch.Size, case: Case) -> Tensor:
+    if case.kv_heads is not None and shape[-3] == case.kv_heads != tensor.shape[-3]:
+        tensor = tensor.unflatten(-3, (case.kv_heads, -1)).sum(-3)
+    return oracle.fold(tensor, shape)
+
+
+def _widened(near: Near, dtype: str) -> Near:
+    """Sums over broadcast axes round once more."""
+    return Near(near.value, near.allowed + 2 * UNIT_ROUNDOFF[dtype] * near.value.abs())
+
+
+def _module(expectation: Expectation, through: str) -> Mapping[str, Near]:
+    inputs, unit, heads = expectation.inputs, expectation._unit, expectation.inputs.case.heads
+    result: dict[str, Near] = {}
+    if through == "output":
+        g = inputs.upstream.double()
+        merged = merge_heads(expectation.truth.output)
+        merged_error = merge_heads(expectation._forward.output) / unit.slack
+        reaching = _through_linear(expectation, "output", Near(g, torch.zeros_like(g)), merged, merged_error, result)
+        upstream = bounds.Upstream(split_heads(reaching.value, heads), None, split_heads(reaching.allowed, heads))
+    else:
+        upstream = _upstream(expectation, through)
+    gradients, allowed = _solved(expectation, upstream)
+    for role in ("query", "key", "value"):
+        near = Near(merge_heads(getattr(gradients, role)), merge_heads(getattr(allowed, role)) / unit.slack)
+        source = getattr(inputs, role).double()
+        result[role] = _through_linear(expectation, role, near, source, torch.zeros_like(source), result)
+    return {name: Near(near.value, unit.slack * near.allowed) for name, near in result.items()}
+
+
+def _through_linear(
+    expectation: Expectation, role: str, g: Near, source: Tensor, source_error: Tensor, result: dict[str, Near]
+) -> Near:
+    """Pass the gradient `g` of x W^T + b on to x, and note those of W and b in `result`."""
+    projection, dtype = expectation.projections[role], expectation.inputs.dtype
+    u, low = UNIT_ROUNDOFF[dtype], min(UNIT_ROUNDOFF[dtype], UNIT_ROUNDOFF["fp32"])
+    flat, flat_error = g.value.flatten(0, -2), g.allowed.flatten(0, -2)
+    x, x_error = source.flatten(0, -2), source_error.flatten(0, -2)
+    weight = flat.T @ x
+    rounding = bounds.rounds(max(flat.shape[0], 1), low) * (flat.abs().T @ x.abs()) + 3 * u * weight.abs() + SMALLEST[dtype]
+    weight_error = flat_error.T @ x.abs() + flat.abs().T @ x_error + flat_error.T @ x_error + rounding
+    result[f"{role}.weight"] = _shared(expectation, role, Near(weight, weight_error), dtype)
+    if projection.bias is not None:
+        total = flat.sum(0)
+        error = flat_error.sum(0) + bounds.rounds(max(flat.shape[0], 1), low) * flat.abs().sum(0) + 3 * u * total.abs()
+        result[f"{role}.bias"] = Near(total, error + SMALLEST[dtype])
+    value = g.value @ projection.weight
+    magnitude = g.value.abs() @ projection.weight.abs()
+    error = g.allowed @ projection.weight.abs() + bounds.rounds(projection.weight.shape[0], low) * magnitude
+    return Near(value, error + 3 * u * value.abs() + SMALLEST[dtype])
+
+
+def _shared(expectation: Expectation, role: str, near: Near, dtype: str) -> Near:
+    """Sum the diagonal blocks of a weight's gradient where one head-wide weight serves all heads."""
+    if not expectation.setting.structure.shared or role == "output":
+        return near
+    heads, width = expectation.inputs.case.heads, expectation.inputs.case.width
+    blocks = [slice(head * width, (head + 1) * width) for head in range(heads)]
+    value = sum((near.value[block, block] for block in blocks), torch.zeros(width, width, dtype=torch.float64))
+    allowed = sum((near.allowed[block, block] for block in blocks), torch.zeros(width, width, dtype=torch.float64))
+    return Near(value, allowed + 3 * UNIT_ROUNDOFF[dtype] * value.abs())

@@ -1,0 +1,180 @@
+"""`register()` and what it returns."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .capabilities import FIELDS, Capabilities, capabilities
+from .deviations import Deviation
+from .errors import InvalidDeviation, InvalidTarget, UnknownCapability, nearest
+from .references import Reference, reference_for
+
+REGISTERED = "__attention_conformance__"
+"""Name of the list in a module's globals that remembers what the module registered, in order."""
+
+Call = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Implementation:
+    """One path through somebody's code, held to one reference. Made by `register`.
+
+    `target` is a kernel or a factory of modules; `call` how to call it; `parameters` where a module keeps its
+    projections; `capabilities` what it offers; `deviations` what it knowingly departs from; `declared` the names of
+    the capabilities that differ from the reference's answers; `module` the name of the module that registered it.
+    """
+
+    target: Callable[..., Any]
+    reference: Reference
+    capabilities: Capabilities
+    call: Call | None = None
+    parameters: Mapping[str, str] | None = None
+    name: str | None = None
+    framework: str = "torch"
+    device: str = "cpu"
+    deviations: tuple[Deviation, ...] = ()
+    declared: tuple[str, ...] = ()
+    module: str | None = field(default=None, repr=False)
+
+    @property
+    def is_module(self) -> bool:
+        """Whether the target builds modules rather than being a kernel."""
+        return self.reference.kind == "module"
+
+    @property
+    def label(self) -> str:
+        """The given name, or the target's own."""
+        return self.name or target_name(self.target)
+
+    def named(self, name: str) -> Implementation:
+        """Return a copy under the name that reports shall use."""
+        return replace(self, name=name)
+
+
+def target_name(target: object) -> str:
+    """Return `module:qualname` of a target, as far as it has them."""
+    name = getattr(target, "__qualname__", None) or type(target).__qualname__
+    return f"{getattr(target, '__module__', None) or type(target).__module__}:{name}"
+
+
+def register(
+    target: Callable[..., Any],
+    *,
+    reference: str | Callable[..., Any] | None = None,
+    call: Call | None = None,
+    parameters: Mapping[str, str] | None = None,
+    name: str | None = None,
+    framework: str = "torch",
+    device: str = "cpu",
+    deviations: Sequence[Deviation] = (),
+    **declared: Any,
+) -> Implementation:
+    """Register an implementation, remember it for the calling module, and return it.
+
+    `target` is a function (or any callable object), held to the reference `attention`, or a class, held to
+    `MultiHeadAttention`; a function that builds modules names its `reference`. `call(target_or_module, query, key,
+    value, mask=None, **options)` says how to call an odd one; without it the documents' order is used. `parameters`
+    says where a module keeps its projections (see `attention_conformance.parameters`). Other keywords are the fields
+    of `Capabilities`.
+
+    Raises InvalidTarget, UnknownReference, UnknownCapability, InvalidCapability or InvalidDeviation.
+    """
+    implementation = describe(
+        target, reference=reference, call=call, parameters=parameters, name=name, framework=framework, device=device,
+        deviations=deviations, **declared,
+    )  # fmt: skip
+    frame = sys._getframe(1)
+    implementation = replace(implementation, module=frame.f_globals.get("__name__"))
+    frame.f_globals.setdefault(REGISTERED, []).append(implementation)
+    return implementation
+
+
+def describe(
+    target: Callable[..., Any],
+    *,
+    reference: str | Callable[..., Any] | None = None,
+    call: Call | None = None,
+    parameters: Mapping[str, str] | None = None,
+    name: str | None = None,
+    framework: str = "torch",
+    device: str = "cpu",
+    deviations: Sequence[Deviation] = (),
+    **declared: Any,
+) -> Implementation:
+    """Do what `register` does without remembering the result for any module."""
+    if isinstance(target, Implementation):
+        raise InvalidTarget(f"{target.label} is registered already; register the function or class itself.")
+    if not callable(target):
+        raise InvalidTarget(f"{target!r} can be neither called nor built; register a function, a callable or a class.")
+    _check_names(declared)
+    chosen = reference_for(target, reference)
+    own = chosen.deviations if target is chosen.load() else ()
+    return Implementation(
+        target=target,
+        reference=chosen,
+        capabilities=capabilities(chosen.defaults, declared),
+        call=_checked_call(call),
+        parameters=parameters,
+        name=name,
+        framework=_framework(framework),
+        device=device,
+        deviations=own + _deviations(deviations),
+        declared=_differing(chosen, declared),
+    )
+
+
+def _check_names(declared: Mapping[str, Any]) -> None:
+    own = [name for name in inspect.signature(register).parameters if name not in ("target", "declared")]
+    for name in declared:
+        if name not in FIELDS:
+            raise UnknownCapability(
+                f"register() has no keyword {name!r}{nearest(name, (*FIELDS, *own))} "
+                f"It takes {', '.join(own)} and the capabilities {', '.join(FIELDS)}."
+            )
+
+
+def _checked_call(call: Call | None) -> Call | None:
+    if call is not None and not callable(call):
+        raise InvalidTarget(f"call={call!r} is not callable; write call=lambda f, query, key, value, mask=None: f(...)")
+    return call
+
+
+def _framework(framework: str) -> str:
+    if framework not in ("torch",):
+        raise InvalidTarget(f"framework={framework!r} is not known{nearest(framework, ('torch',))} Known: 'torch'.")
+    return framework
+
+
+def _deviations(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
+    for entry in deviations:
+        if not isinstance(entry, Deviation):
+            raise InvalidDeviation(f"deviations holds {entry!r}; write Deviation('MASK-003', reason='...').")
+    return tuple(deviations)
+
+
+def _differing(chosen: Reference, declared: Mapping[str, Any]) -> tuple[str, ...]:
+    standard = capabilities(chosen.defaults, {})
+    given = capabilities(chosen.defaults, declared)
+    neutral = ("dtypes", "precision", "device")
+    return tuple(
+        name for name in FIELDS if name not in neutral and getattr(standard, name) != getattr(given, name)
+    )
+
+
+def registered(namespace: Mapping[str, Any]) -> list[tuple[str, Implementation]]:
+    """Return what a module registered, in order, each under its first name there or its given one.
+
+    `namespace` is the module's dictionary. An implementation without either is called `implementation1` and so on.
+    """
+    names: dict[int, str] = {}
+    for name, value in namespace.items():
+        if isinstance(value, Implementation):
+            names.setdefault(id(value), name)
+    found = []
+    for position, entry in enumerate(namespace.get(REGISTERED, ()), 1):
+        found.append((entry.name or names.get(id(entry)) or f"implementation{position}", entry))
+    return found

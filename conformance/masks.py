@@ -1,0 +1,146 @@
+"""Contents of masks, and how a mask reaches an implementation: kind, polarity, shape, memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from .cases import Mask
+
+Sizes = Mapping[str, int]
+
+
+def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Each key is allowed with probability 0.6, and every row keeps at least one."""
+    allowed = torch.rand(shape, generator=generator) < 0.6
+    if shape[-1]:
+        kept = torch.randint(shape[-1], (*shape[:-1], 1), generator=generator)
+        allowed.scatter_(-1, kept, True)
+    return allowed
+
+
+def _padding(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """The batch element b keeps its first max(1, S - 1 - 2 b) keys."""
+    lengths = torch.tensor([max(1, shape[-1] - 1 - 2 * b) for b in range(shape[0])])
+    return (torch.arange(shape[-1]) < lengths[:, None, None, None]).expand(shape).clone()
+
+
+def _left_padding(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return _padding(shape, generator).flip(-1)
+
+
+def _all(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.ones(shape, dtype=torch.bool)
+
+
+def _single(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Every row keeps exactly one key, another one in each row."""
+    rows = torch.arange(shape[-2]) * 3 + 1
+    return (torch.arange(shape[-1]) == (rows % max(shape[-1], 1))[:, None]).expand(shape).clone()
+
+
+def _causal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.ones(shape, dtype=torch.bool).tril()
+
+
+def _empty_row(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Random, and the second row (or, without rows, the last batch element) may attend to nothing."""
+    allowed = _random(shape, generator)
+    if shape[-2] > 1:
+        allowed[..., 1, :] = False
+    else:
+        allowed[-1] = False
+    return allowed
+
+
+def _empty_all(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.zeros(shape, dtype=torch.bool)
+
+
+def _tail_hidden(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """The last three keys are hidden from everybody."""
+    return (torch.arange(shape[-1]) < max(1, shape[-1] - 3)).expand(shape).clone()
+
+
+def _last_only(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return (torch.arange(shape[-1]) == shape[-1] - 1).expand(shape).clone()
+
+
+CONTENTS: Mapping[str, Callable[[tuple[int, ...], torch.Generator], Tensor]] = {
+    "random": _random,
+    "padding": _padding,
+    "left padding": _left_padding,
+    "all": _all,
+    "single": _single,
+    "causal": _causal,
+    "empty row": _empty_row,
+    "empty everywhere": _empty_all,
+    "tail hidden": _tail_hidden,
+    "last key only": _last_only,
+}
+
+
+def draw(mask: Mask, sizes: Sizes, generator: torch.Generator) -> Tensor:
+    """Return the content as boolean (b, h, l, s), True = attend, with size 1 for axes that the mask leaves out."""
+    letters = mask.axes.rjust(4, "1")
+    shape = tuple(sizes[letter] if letter in sizes else 1 for letter in letters)
+    if mask.content == "causal":
+        shape = (shape[0], shape[1], sizes["L"], sizes["S"])
+    return CONTENTS[mask.content](shape, generator)
+
+
+def letters_of(pattern: str) -> tuple[str, ...]:
+    """Split a pattern into axes: `(BH)LS` gives ("BH", "L", "S")."""
+    return tuple(part.strip("()") for part in re.findall(r"\(\w+\)|\w", pattern))
+
+
+def holds(pattern: str, axes: str) -> bool:
+    """Say whether a mask of `axes` fits into the shape `pattern` by expansion."""
+    return set(axes) - {"1"} <= set("".join(letters_of(pattern)))
+
+
+def choose_pattern(accepted: str | tuple[str, ...], axes: str) -> str | None:
+    """Return the accepted pattern in which a mask of `axes` is delivered, or None."""
+    if isinstance(accepted, str):
+        return axes
+    if axes in accepted:
+        return axes
+    return next((pattern for pattern in accepted if holds(pattern, axes)), None)
+
+
+def shape_as(content: Tensor, pattern: str, sizes: Sizes) -> Tensor:
+    """Return `content` (b, h, l, s) in the shape that `pattern` names."""
+    letters = letters_of(pattern)
+    present = "".join(letters)
+    wanted = [sizes[letter] if letter in present else 1 for letter in "BHLS"]
+    full = content.expand([max(have, want) for have, want in zip(content.shape, wanted, strict=True)])
+    shape = [_size(letter, sizes) for letter in letters]
+    return full.reshape(shape).clone()
+
+
+def _size(letter: str, sizes: Sizes) -> int:
+    if letter == "1":
+        return 1
+    size = 1
+    for axis in letter:
+        size *= sizes[axis]
+    return size
+
+
+def encode(allowed: Tensor, mask: Mask, form: str, means: str, dtype: torch.dtype, finite: Tensor | None) -> Tensor:
+    """Write a boolean attend mask in another kind: `bool`, `number` or `additive`, with the polarity `means`."""
+    if form == "additive":
+        zero = torch.zeros(allowed.shape, dtype=dtype) if finite is None else finite.to(dtype)
+        return zero.masked_fill(~allowed, float("-inf"))
+    written = allowed if means == "attend" else ~allowed
+    if form == "bool":
+        return written
+    if mask.numbers == "float":
+        return written.to(dtype)
+    if mask.numbers == "odd":
+        odd = torch.where(torch.arange(written.numel()).reshape(written.shape) % 2 == 0, 2, -1)
+        return torch.where(written, odd, 0)
+    return written.to(torch.int64)

@@ -1,0 +1,1 @@
+"""Reports made from records: terminal, files."""

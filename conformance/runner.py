@@ -1,0 +1,200 @@
+"""One runner for every front door: `plan`, `run_one`, `check`. It knows nothing of pytest."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+
+from . import story
+from .comparing import Departure, NotApplicable
+from .deviations import Deviation
+from .edge import Raised, WrongResult, process_state_kept, telling_interrupts_apart
+from .errors import UnknownParameters
+from .implementation import Implementation, describe
+from .records import Key, Outcome, Record, Verdict
+from .rulebook import Rule, catalogue, get_rule
+from .selection import fitted_cases, plan, ruled_out
+from .subject import Subject, has_two_modes
+from .trial import Trial
+
+FOREIGN = (Raised, WrongResult, UnknownParameters)
+
+
+class Examination:
+    """The records of one implementation, each made once. Smoke and convention rules are run before what needs them."""
+
+    def __init__(self, implementation: Implementation, *, name: str | None = None, gated: bool = True) -> None:
+        self.implementation = implementation
+        self.name = name or implementation.label
+        self.gated = gated
+        self._records: dict[Key, Record] = {}
+        self._declared: dict[Key, str] = {}
+        self._subjects: dict[str, Subject] = {}
+
+    def run_one(self, rule: Rule, dtype: str | None) -> Record:
+        """Return the record of a rule in a dtype."""
+        key = Key(rule.id, dtype)
+        if key not in self._records:
+            started = time.perf_counter()
+            record = self._judge(rule, dtype)
+            self._records[key] = self._deviating(record, time.perf_counter() - started)
+        return self._records[key]
+
+    def _record(self, rule: Rule, dtype: str | None, outcome: Outcome, message: str, **more: Any) -> Record:
+        base = {"case": None, "ratio": None, "diagnosis": ()}
+        return Record(self.name, rule.id, dtype, outcome=outcome, message=message, seconds=0.0, **{**base, **more})
+
+    def _judge(self, rule: Rule, dtype: str | None) -> Record:
+        reason = ruled_out(rule, self.implementation)
+        cases, excluded = fitted_cases(rule, self.implementation)
+        if reason is None and not cases:
+            reason = excluded
+        if reason is not None:
+            return self._record(rule, dtype, Outcome.NOT_APPLICABLE, reason)
+        working = dtype or self.implementation.capabilities.dtypes[0]
+        blocked = self._blocked(rule, working) if self.gated else None
+        if blocked is not None:
+            return self._record(rule, dtype, Outcome.NOT_RUN, blocked)
+        with telling_interrupts_apart(), process_state_kept():
+            return self._run(rule, dtype, working, cases)
+
+    def _blocked(self, rule: Rule, dtype: str) -> str | None:
+        """Return why a rule cannot say anything: a smoke rule or a convention that it depends on failed."""
+        if rule.smoke:
+            return None
+        for other in catalogue().values():
+            first = other.smoke or (other.convention in rule.depends)
+            if not first or self.implementation.reference.kind not in other.kinds:
+                continue
+            record = self.run_one(other, dtype)
+            if other.smoke and record.outcome in (Outcome.FAILED, Outcome.ERROR):
+                return f"{other.id} failed: {story.first_line(record)}"
+            declare = self._declared.get(record.key)
+            if record.outcome is Outcome.FAILED and declare is not None:
+                return f"{other.id} failed: {other.convention} is not as declared; declare {declare}"
+        return None
+
+    def _subject(self, dtype: str, mode: str) -> Subject:
+        if dtype not in self._subjects:
+            self._subjects[dtype] = Subject(self.implementation, dtype)
+        subject = self._subjects[dtype]
+        return subject if mode == "train" else subject.in_mode(mode)
+
+    def _run(self, rule: Rule, dtype: str | None, working: str, cases: list[Any]) -> Record:
+        worst: float | None = None
+        skipped: list[str] = []
+        modes = rule.modes if has_two_modes(self.implementation) else rule.modes[-1:]
+        for case in cases:
+            for mode in modes:
+                trial = Trial(self._subject(working, mode), case)
+                try:
+                    rule.function(trial)
+                except NotApplicable as reason:
+                    skipped.append(str(reason))
+                    continue
+                except Departure as departure:
+                    return self._failed(rule, dtype, trial, departure)
+                except FOREIGN as error:
+                    text = story.of_error(rule, trial, error)
+                    return self._record(rule, dtype, Outcome.ERROR, text, case=case.name)
+                if trial.ratio is not None:
+                    worst = trial.ratio if worst is None else max(worst, trial.ratio)
+        if len(skipped) == len(cases) * len(modes):
+            return self._record(rule, dtype, Outcome.NOT_APPLICABLE, skipped[0])
+        return self._record(rule, dtype, Outcome.PASSED, "", ratio=worst)
+
+    def _failed(self, rule: Rule, dtype: str | None, trial: Trial, departure: Departure) -> Record:
+        if departure.declare is not None:
+            self._declared[Key(rule.id, dtype)] = departure.declare
+        diagnosis = (f"declare {departure.declare}",) if departure.declare else ()
+        text = story.of_departure(rule, trial, departure)
+        return self._record(
+            rule, dtype, Outcome.FAILED, text, case=trial.case.name, ratio=departure.ratio, diagnosis=diagnosis
+        )
+
+    def _deviating(self, record: Record, seconds: float) -> Record:
+        outcome, message = record.outcome, record.message
+        if outcome in (Outcome.FAILED, Outcome.ERROR):
+            entry = self.deviation_for(record.key)
+            if entry is not None:
+                outcome, message = Outcome.DEVIATION, f"{entry.reason}\n{message}"
+        return Record(
+            record.implementation, record.rule, record.dtype, record.case, outcome, message, record.ratio,
+            record.diagnosis, seconds,
+        )  # fmt: skip
+
+    def deviation_for(self, key: Key) -> Deviation | None:
+        """Return the declared deviation that covers a key, or None."""
+        for entry in self.implementation.deviations:
+            if entry.rule == key.rule and entry.applies(key.dtype, self.implementation.device, torch.__version__):
+                return entry
+        return None
+
+
+_EXAMINATIONS: weakref.WeakKeyDictionary[Implementation, dict[str | None, Examination]] = weakref.WeakKeyDictionary()
+
+
+def examination(implementation: Implementation, name: str | None = None) -> Examination:
+    """Return the examination of an implementation in this process."""
+    by_name = _EXAMINATIONS.setdefault(implementation, {})
+    if name not in by_name:
+        by_name[name] = Examination(implementation, name=name)
+    return by_name[name]
+
+
+def run_one(implementation: Implementation, rule: str, dtype: str | None, *, name: str | None = None) -> Record:
+    """Return the record of one rule, running smoke and convention rules first where they have not been.
+
+    Raises UnknownRule.
+    """
+    return examination(implementation, name).run_one(get_rule(rule), dtype)
+
+
+def check(
+    target: Callable[..., Any] | Implementation,
+    *,
+    tier: str = "default",
+    select: Iterable[str] = (),
+    name: str | None = None,
+    **declared: Any,
+) -> Iterator[Record]:
+    """Judge one implementation in this process and yield its records as they come.
+
+    `target` is what `register` returned, or anything that `register` takes, with its keywords. `tier` is `default` or
+    `thorough`; `select` names rules, families or dtypes.
+    """
+    implementation = target if isinstance(target, Implementation) else describe(target, **declared)
+    examined = Examination(implementation, name=name)
+    for key in plan(implementation, tier=tier, select=select):
+        yield examined.run_one(get_rule(key.rule), key.dtype)
+
+
+def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdict:
+    """Return the verdict over the records of one implementation."""
+    records = list(records)
+    smoke = {rule.id for rule in catalogue().values() if rule.smoke}
+    bad = [record for record in records if record.bad]
+    if any(record.rule in smoke and record.outcome in (Outcome.FAILED, Outcome.ERROR) for record in bad):
+        return Verdict.BROKEN
+    if bad:
+        return Verdict.DEPARTS
+    deviates = any(record.outcome is Outcome.DEVIATION for record in records)
+    return Verdict.DECLARED if deviates or implementation.declared else Verdict.CONFORMS
+
+
+def stale(implementation: Implementation, records: Iterable[Record]) -> list[str]:
+    """Return a sentence for each deviation of a full run that names no rule, or under which nothing departs any more."""
+    records = list(records)
+    found = []
+    for entry in implementation.deviations:
+        hits = [r for r in records if r.rule == entry.rule and entry.applies(r.dtype, implementation.device, torch.__version__)]
+        if entry.rule not in catalogue():
+            found.append(f"{implementation.label}: Deviation({entry.rule!r}) names no rule of the catalogue; remove it")
+        elif hits and not any(r.outcome is Outcome.DEVIATION for r in hits):
+            if all(r.outcome is Outcome.PASSED for r in hits):
+                found.append(f"{implementation.label}: nothing departs from {entry.rule} any more; remove Deviation({entry.rule!r}, ...)")
+    return found

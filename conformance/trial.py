@@ -1,0 +1,154 @@
+"""What a rule works with: one implementation, one dtype, one mode, one case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .cases import Case
+from .comparing import Departure, NotApplicable, require_dtype, require_near
+from .edge import foreign
+from .expectations import Expectation, Near, expect
+from .gradients import expect_gradients, expected_gradients
+from .inputs import Inputs, make
+from .subject import Result, Subject
+
+INPUT_NAMES = ("query", "key", "value")
+
+
+class Trial:
+    """One case of one rule. Results are compared as they come; the worst ratio is kept in `ratio`."""
+
+    def __init__(self, subject: Subject, case: Case) -> None:
+        self.subject = subject
+        self.case = case
+        self.dtype = subject.dtype
+        self.mode = subject.mode
+        self.capabilities = subject.capabilities
+        self.is_module = subject.implementation.is_module
+        self.ratio: float | None = None
+
+    @property
+    def inputs(self) -> Inputs:
+        """The canonical tensors of the case; nobody writes to them."""
+        return make(self.case, self.is_module, self.dtype)
+
+    def at(self, case: Case) -> Trial:
+        """Return a trial of another case by the same subject; its ratios count here."""
+        other = Trial(self.subject, case)
+        other._note = self._note  # type: ignore[method-assign]
+        return other
+
+    def run(self, inputs: Inputs | None = None) -> Result:
+        """Call the implementation with the inputs of the case, or changed ones."""
+        return self.subject.run(self.inputs if inputs is None else inputs)
+
+    def expectation(self, inputs: Inputs | None = None) -> Expectation:
+        """Return what a sound implementation gives."""
+        setting = self.subject.setting_for(self.inputs if inputs is None else inputs)
+        if inputs is None or inputs is self.inputs:
+            return expect(self.case, setting, self.dtype)
+        return Expectation(inputs, setting)
+
+    def _note(self, ratio: float) -> None:
+        self.ratio = ratio if self.ratio is None else max(self.ratio, ratio)
+
+    def near(self, what: str, actual: Tensor, near: Near, inputs: Inputs | None = None, ignore: Tensor | None = None) -> None:
+        """Compare within the allowance and note the ratio."""
+        self._note(require_near(what=what, actual=actual, near=near, inputs=inputs or self.inputs, ignore=ignore))
+
+    def agrees(self, result: Result, inputs: Inputs | None = None) -> None:
+        """Compare the output with the expectation."""
+        expectation = self.expectation(inputs)
+        self.near("output", result.output, expectation.output, inputs, expectation.unspecified_rows)
+
+    def weights(self, result: Result, inputs: Inputs | None = None) -> Tensor:
+        """Return the second result where it holds weights per head. Raises NotApplicable where there is none."""
+        second = self.capabilities.second
+        if second == "optional weights" and result.second is None:
+            raise NotApplicable("second: no weights are returned")
+        if second not in ("weights", "optional weights"):
+            raise NotApplicable(f"second={second!r}")
+        if result.second is None:
+            raise Departure("no second result was returned", inputs=inputs or self.inputs, declare="second=None")
+        return result.second
+
+    # Gradients
+
+    def loss(self, result: Result, inputs: Inputs, through: str = "output") -> Tensor:
+        """Return sum(result * upstream)."""
+        if through == "output":
+            upstream = inputs.upstream.to(result.output.device)
+            return (result.output * upstream).sum()
+        second = self.weights(result, inputs)
+        return (second * inputs.upstream_weights.to(second.device)).sum()
+
+    def backward(self, result: Result, wanted: Mapping[str, Tensor], inputs: Inputs, through: str = "output") -> dict[str, Tensor | None]:
+        """Differentiate a result with respect to some delivered tensors; None where nothing arrives."""
+        target, upstream = self._target(result, inputs, through)
+        if not target.requires_grad:
+            raise Departure(f"the {through} does not require a gradient although its inputs do", inputs=inputs)
+        found = foreign(
+            torch.autograd.grad, target, list(wanted.values()), upstream, retain_graph=True, allow_unused=True
+        )
+        return dict(zip(wanted, found, strict=True))
+
+    def _target(self, result: Result, inputs: Inputs, through: str) -> tuple[Tensor, Tensor]:
+        if through == "output":
+            require_dtype(what="output", actual=result.output, dtype=self.dtype, inputs=inputs)
+            return result.output, inputs.upstream.to(result.output.device)
+        second = self.weights(result, inputs)
+        return second, inputs.upstream_weights.to(second.device, second.dtype)
+
+    def input_gradients(self, result: Result, inputs: Inputs | None = None, through: str = "output") -> dict[str, Tensor]:
+        """Return the gradients of the inputs and the bias in canonical axes; a missing one is a Departure."""
+        inputs = inputs or self.inputs
+        sent = result.delivered
+        wanted = {name: getattr(sent, name) for name in INPUT_NAMES}
+        if isinstance(sent.options.get("bias"), Tensor):
+            wanted["bias"] = sent.options["bias"]
+        found = self.backward(result, wanted, inputs, through)
+        gradients = {}
+        for name, gradient in found.items():
+            if gradient is None:
+                if through == "weights" and name == "value":
+                    continue
+                raise Departure(f"no gradient reaches the {name}", inputs=inputs, ratio=float("inf"))
+            gradients[name] = gradient if name == "bias" else self.subject.canonical(gradient)
+        return gradients
+
+    def expected_gradients(self, inputs: Inputs | None = None, through: str = "output") -> Mapping[str, Near]:
+        """Return the gradients that a sound implementation gives."""
+        if inputs is None or inputs is self.inputs:
+            return expect_gradients(self.case, self.subject.setting_for(self.inputs), self.dtype, through)
+        return expected_gradients(self.expectation(inputs), through)
+
+    def gradients_agree(self, result: Result, inputs: Inputs | None = None, through: str = "output") -> None:
+        """Compare the gradients of all inputs with the expected ones."""
+        found = self.input_gradients(result, inputs, through)
+        expected = dict(self.expected_gradients(inputs, through))
+        case = (inputs or self.inputs).case
+        if case.shared or self.capabilities.inputs == "self":
+            expected = _summed(expected, "kv" if case.shared == "kv" else "qkv")
+        for name, gradient in found.items():
+            self.near(f"gradient of the {name}", gradient, expected[name], inputs)
+
+    def replace_capabilities(self, **answers: Any) -> Trial:
+        """Return a trial of the same case under other declared answers."""
+        implementation = self.subject.implementation
+        changed = replace(implementation, capabilities=replace(self.capabilities, **answers))
+        subject = Subject(changed, self.dtype, self.mode)
+        subject._modules, subject._layouts = self.subject._modules, self.subject._layouts
+        return Trial(subject, self.case)
+
+
+def _summed(expected: Mapping[str, Near], shared: str) -> dict[str, Near]:
+    """One tensor that serves several arguments gets the sum of their gradients, which autograd returns for each name."""
+    names = INPUT_NAMES if shared == "qkv" else ("key", "value")
+    value = sum((expected[name].value for name in names[1:]), expected[names[0]].value)
+    allowed = sum((expected[name].allowed for name in names[1:]), expected[names[0]].allowed)
+    return {**expected, **{name: Near(value, allowed) for name in names}}
