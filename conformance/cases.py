@@ -29,8 +29,7 @@ class Case:
     """One input: sizes, values, mask, options, memory and seed.
 
     `leading` names the leading axes of a kernel's tensors: any of "", "B", "BH", "GBH". `kv_heads` is the number of
-    key and value heads where it differs from `heads`. `values` names an entry of `values.FAMILIES`, `parameters`
-    how a module's projections are drawn. `broadcast` lists tensors whose leading axes have size 1. `memory` is how
+    key and value heads where it differs from `heads`. `values` names an entry of `values.FAMILIES`. `broadcast` lists tensors whose leading axes have size 1. `memory` is how
     the tensors in `strided` lie. `shared` is "qkv" or "kv" where one tensor object serves several arguments. Options
     that are None are not passed.
     """
@@ -45,7 +44,6 @@ class Case:
     kv_heads: int | None = None
     leading: str = "BH"
     values: str = "signed"
-    parameters: str = "random"
     mask: Mask | None = None
     causal: bool = False
     scale: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -12,7 +13,7 @@ from torch import Tensor
 from . import bounds, oracle
 from .cases import Case
 from .inputs import ROLES, Drawn, Inputs, make
-from .values import EXACT_SCORES
+from .values import AS_THEY_ARE, EXACT_SCORES
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Expectation:
     def _projected(self, role: str, tensor: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
         projection = self.projections[role]
         result = torch.nn.functional.linear(tensor, projection.weight, projection.bias)
+        if self.inputs.case.values in AS_THEY_ARE:
+            return result, error
         return result, bounds.linear(tensor, error, projection.weight, projection.bias, self.inputs.dtype, result)
 
     @cached_property
@@ -118,7 +121,7 @@ class Expectation:
 
     @cached_property
     def _forward(self) -> bounds.Allowed:
-        exact = self.inputs.case.values in EXACT_SCORES and not self.setting.module and not self.inputs.edits
+        exact = self.inputs.case.values in EXACT_SCORES and math.log2(abs(self.problem.scale)).is_integer()
         return bounds.forward(self.problem, self.truth, self._unit, carried=self.carried, exact_scores=exact)
 
     @cached_property

@@ -120,7 +120,7 @@ def make(case: Case, module: bool, dtype: str) -> Inputs:
 def _attention_values(
     case: Case, shapes: values.Shapes, module: bool, dtype: str, generator: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if not module or case.values in values.AFFINE:
+    if not module or case.values not in values.AS_THEY_ARE:
         return values.draw(case.values, shapes, generator, is_half(dtype))
     # Built families are made per head and merged; with identity projections the heads see them unchanged.
     heads = (case.batch, case.heads)
@@ -138,7 +138,7 @@ def _rounded(tensor: Tensor, dtype: str) -> Tensor:
 
 def _parameters(case: Case, dtype: str, generator: torch.Generator) -> Drawn:
     model, width = case.heads * case.width, case.width
-    if case.parameters == "identity":
+    if case.values in values.AS_THEY_ARE:
         full = {role: torch.eye(model, dtype=torch.float64) for role in ROLES}
         head = {role: torch.eye(width, dtype=torch.float64) for role in ROLES}
         return Drawn(_all(full, dtype), _all(head, dtype), _all({r: torch.zeros(model).double() for r in ROLES}, dtype))

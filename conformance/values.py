@@ -141,7 +141,10 @@ BUILT: Mapping[str, Callable[[Shapes, torch.Generator], Drawn]] = {
 }
 
 EXACT_SCORES = frozenset({"scores -20", "scores 120", "two keys", "zero query", "ones value, zero query"})
-"""Families whose scores are exact in every dtype when D is a power of four."""
+"""Families whose scores are exact in every dtype when D is a power of 16 (so that its fourth root is exact as well)."""
+
+AS_THEY_ARE = EXACT_SCORES | set(BUILT)
+"""Families that a module has to see unchanged: its projections are then the identity, which rounds nothing."""
 
 FAMILIES = (*AFFINE, *BUILT)
 

@@ -1,11 +1,30 @@
-"""Shapes: what comes back has the size that the inputs ask for, whatever the sizes are."""
+"""Shapes: what comes back has the size that the inputs ask for, and the right values at every size."""
 
 from __future__ import annotations
 
-from ..cases import COINCIDING, PLAIN, SQUARE, Case, vary
+from ..cases import COINCIDING, PLAIN, SQUARE, Case, Mask
 from ..comparing import require_dtype, require_finite, require_shape
 from ..rulebook import rule
 from ..trial import Trial
+
+ONES = (
+    Case("batch 1", batch=1),
+    Case("one head", heads=1),
+    Case("one query", queries=1),
+    Case("one key", keys=1),
+    Case("one of everything", batch=1, heads=1, queries=1, keys=1),
+    Case("one query, one head, masked", heads=1, queries=1, mask=Mask("random", "LS")),
+)
+
+LENGTHS = tuple(
+    Case(f"{queries} queries, {keys} keys", batch=1, heads=2, queries=queries, keys=keys, value_width=5)
+    for queries, keys in ((15, 16), (16, 17), (17, 31), (33, 32), (4, 63), (64, 65), (3, 129), (130, 7))
+)
+
+LONG = tuple(
+    Case(f"{queries} queries, {keys} keys", batch=1, heads=1, queries=queries, keys=keys, value_width=5)
+    for queries, keys in ((2, 257), (260, 3), (1, 511), (2, 1025), (1, 2049))
+)
 
 
 @rule("SHAPE-001", source="Document 1, section 2 (shape of the output)", cases=(PLAIN,), smoke=True, depends=())
@@ -21,3 +40,103 @@ def output_has_the_shape_of_query_and_value(trial: Trial) -> None:
 def output_of_ordinary_inputs_is_finite(trial: Trial) -> None:
     """The output of ordinary inputs is finite."""
     require_finite(what="output", actual=trial.run().output, inputs=trial.inputs)
+
+
+@rule("SHAPE-005", source="Sizes of 1 are squeezed or broadcast by mistake (fault kind: layout)", cases=ONES)
+def sizes_of_one_change_nothing(trial: Trial) -> None:
+    """An axis of size 1 is treated like any other size."""
+    trial.agrees(trial.run())
+
+
+@rule(
+    "SHAPE-006",
+    source="Sizes that coincide hide and provoke exchanged axes (fault kind: layout, head split)",
+    cases=(
+        SQUARE,
+        COINCIDING,
+        Case("L = H", queries=4, keys=7),
+        Case("B = L", batch=5, queries=5),
+        Case("B = S", batch=3, queries=5, keys=3),
+        Case("L = D", queries=8, keys=5),
+        Case("S = D", queries=5, keys=8),
+        Case("B = H", batch=4, queries=3),
+        Case("S = H", queries=5, keys=4),
+    ),
+)
+def coinciding_sizes_are_told_apart(trial: Trial) -> None:
+    """Axes of equal size are told apart."""
+    trial.agrees(trial.run())
+
+
+@rule(
+    "SHAPE-007",
+    source="Kernels of D padded to 8, of E taken as D, of at most 64 features (fault kind: value dim, scale)",
+    cases=(
+        Case("odd width below 8", width=5, value_width=3),
+        Case("odd width above 8", width=11, value_width=13),
+        Case("width 1", width=1, value_width=2),
+        Case("value wider than key", width=4, value_width=9),
+        Case("value width 1", value_width=1),
+        Case("width 40", batch=1, heads=2, width=40, value_width=24),
+        Case("width 65", batch=1, heads=2, width=65, value_width=70),
+        Case("width 128", batch=1, heads=2, width=128, value_width=130),
+    ),
+)
+def widths_of_any_size_are_read_whole(trial: Trial) -> None:
+    """Every feature of query, key and value counts, at odd widths and at widths past a block."""
+    trial.agrees(trial.run())
+
+
+@rule("SHAPE-008", source="Tails of blocks scored 0 or dropped (fault kind: block tails, index width)", cases=LENGTHS)
+def lengths_around_blocks_are_read_whole(trial: Trial) -> None:
+    """Every key and query counts at lengths below, at and past a block."""
+    trial.agrees(trial.run())
+
+
+@rule("SHAPE-009", source="Index arithmetic that wraps (fault kind: large sizes)", cases=LONG, dtypes="first")
+def long_inputs_are_read_whole(trial: Trial) -> None:
+    """Every key and query counts at lengths past several blocks."""
+    trial.agrees(trial.run())
+
+
+@rule(
+    "SHAPE-010",
+    source="Document 1, section 2: (batch_size, ..., seq_len, d_k)",
+    cases=(
+        Case("two axes", leading=""),
+        Case("three axes", leading="B"),
+        Case("five axes", leading="GBH"),
+        Case("two axes, masked", leading="", mask=Mask("random", "LS")),
+        Case("three axes, masked", leading="B", mask=Mask("random", "LS")),
+    ),
+    kinds=("kernel",),
+)
+def any_number_of_leading_axes_is_kept(trial: Trial) -> None:
+    """Any number of leading axes is kept, none included."""
+    trial.agrees(trial.run())
+
+
+@rule(
+    "SHAPE-011",
+    source="Document 1 broadcasts by torch.matmul",
+    cases=(
+        Case("key and value of batch and head 1", broadcast=("key", "value")),
+        Case("query of batch and head 1", broadcast=("query",)),
+        Case("value of batch and head 1", broadcast=("value",)),
+    ),
+    kinds=("kernel",),
+)
+def leading_axes_broadcast(trial: Trial) -> None:
+    """Leading axes of size 1 broadcast against those of the other inputs."""
+    trial.agrees(trial.run())
+
+
+@rule(
+    "SHAPE-012",
+    source="Empty batches and empty queries occur in packed and distributed training (fault kind: zero-size input)",
+    cases=(Case("no queries", queries=0), Case("empty batch", batch=0)),
+    dtypes="first",
+)
+def empty_inputs_give_empty_outputs(trial: Trial) -> None:
+    """No queries give an output of length 0, and an empty batch an empty output."""
+    trial.agrees(trial.run())

@@ -13,10 +13,10 @@ HALVES_TOO = ("fp64", "fp32", "bf16", "fp16")
 class Program:
     """One implementation of attention that the suite judges in its own tests.
 
-    `target` is a kernel f(query, key, value, mask=None, **options), or a class or factory (d_model, n_heads) of
-    modules. `capabilities` are keyword arguments of `attention_conformance.register` (`reference` and `call`
-    among them); what is not declared is answered as the documents' code answers it. `why` says in one sentence
-    what is unusual about the computation.
+    `target` is a kernel f(query, key, value, mask=None, **options), or a class or factory (d_model,
+    n_heads) of modules. `capabilities` are keyword arguments of `attention_conformance.register`
+    (`reference`, `call` and `parameters` among them); what is not declared is answered as the documents'
+    code answers it. `why` says in one sentence what is unusual about the computation.
     """
 
     name: str

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from ..program import HALVES_TOO, Program
+from .parts import Pair
 from .plain import attend_plainly, attending
 
 NAN = float("nan")
 
 
-def hides_where_true(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def hides_where_true(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Hide a key where the mask is true or not zero."""
     found = attend_plainly(query, key, value, None if mask is None else mask == 0, empty=None)
     return found.output, found.weights
@@ -24,7 +25,7 @@ def hides_with_zeros(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | N
     return attend_plainly(query, key, value, None if mask is None else ~mask).output
 
 
-def additive_with_zeros(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def additive_with_zeros(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Add the mask to the scores; a row of -inf is zeros."""
     if mask is not None and not mask.dtype.is_floating_point:
         raise TypeError("mask must be a floating-point tensor that is added to the scores")
@@ -32,14 +33,14 @@ def additive_with_zeros(query: Tensor, key: Tensor, value: Tensor, mask: Tensor 
     return found.output, found.weights
 
 
-def additive_with_nan(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def additive_with_nan(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Add the mask in the working dtype and leave a row of -inf to softmax, which makes it NaN."""
     scores = (query @ key.mT) * query.size(-1) ** -0.5
     weights = torch.softmax(scores if mask is None else scores + mask.to(scores.dtype), -1)
     return weights @ value, weights
 
 
-def additive_clamped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def additive_clamped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Write the lowest finite number where the sum with the mask is -inf, so that such a row is uniform."""
     scores = (query @ key.mT) * query.size(-1) ** -0.5
     if mask is not None:
@@ -92,33 +93,33 @@ def _limited(mask: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
     return attending(mask)
 
 
-def padding_masks_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def padding_masks_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Accept masks of shape (B, 1, 1, S) only."""
     allowed = _limited(mask, (key.size(0), 1, 1, key.size(2)))
     found = attend_plainly(query, key, value, allowed, empty=None)
     return found.output, found.weights
 
 
-def key_padding_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def key_padding_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Accept masks of shape (B, S) only, and give them the axes of heads and queries."""
     allowed = _limited(mask, (key.size(0), key.size(2)))
     found = attend_plainly(query, key, value, None if allowed is None else allowed[:, None, None, :], empty=None)
     return found.output, found.weights
 
 
-def square_masks_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def square_masks_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Accept masks of shape (L, S) only."""
     found = attend_plainly(query, key, value, _limited(mask, (query.size(-2), key.size(-2))), empty=None)
     return found.output, found.weights
 
 
-def full_masks_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def full_masks_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Accept masks of shape (B, H, L, S) only."""
     found = attend_plainly(query, key, value, _limited(mask, (*query.shape[:-1], key.size(-2))), empty=None)
     return found.output, found.weights
 
 
-def masks_per_sample(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def masks_per_sample(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Accept masks (B, L, S), shared by the heads, or (B, H, L, S)."""
     if mask is not None and mask.dim() == 3:
         mask = mask.unsqueeze(1)
@@ -126,7 +127,7 @@ def masks_per_sample(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | N
     return found.output, found.weights
 
 
-def masks_per_problem(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def masks_per_problem(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Accept masks (B * H, L, S), as torch.nn.MultiheadAttention does."""
     allowed = _limited(mask, (query.size(0) * query.size(1), query.size(2), key.size(2)))
     if allowed is not None:
@@ -135,7 +136,7 @@ def masks_per_problem(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | 
     return found.output, found.weights
 
 
-def empty_rows_are_nan(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def empty_rows_are_nan(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Mark a row without keys by NaN."""
     found = attend_plainly(query, key, value, attending(mask), empty=NAN)
     return found.output, found.weights
@@ -151,7 +152,7 @@ def no_keys_are_nan(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     return (exponentials @ value) / exponentials.sum(-1, keepdim=True)
 
 
-def no_keys_raise(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def no_keys_raise(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Refuse a call without keys."""
     if key.size(-2) == 0:
         raise ValueError("there are no keys to attend to")
@@ -169,7 +170,10 @@ SOUND_CONVENTIONS = (
         "only boolean masks, which say what to hide",
     ),
     Program(
-        "additive_with_zeros", additive_with_zeros, {"mask": ("additive",), "empty_row": "zeros"}, "masks are added"
+        "additive_with_zeros",
+        additive_with_zeros,
+        {"mask": ("additive",), "empty_row": "zeros"},
+        "masks are added",
     ),
     Program(
         "additive_with_nan",
@@ -203,7 +207,12 @@ SOUND_CONVENTIONS = (
         {"layout": "BLHD", "mask": ("lengths",), "empty_row": "zeros", "second": None},
         "numbers of keys, with heads as third axis",
     ),
-    Program("padding_masks_only", padding_masks_only, {**_HEADS, "mask_shapes": ("B11S",)}, "masks are (B, 1, 1, S)"),
+    Program(
+        "padding_masks_only",
+        padding_masks_only,
+        {**_HEADS, "mask_shapes": ("B11S",)},
+        "masks are (B, 1, 1, S)",
+    ),
     Program("key_padding_only", key_padding_only, {**_HEADS, "mask_shapes": ("BS",)}, "masks are (B, S)"),
     Program("square_masks_only", square_masks_only, {"mask_shapes": ("LS",)}, "masks are (L, S)"),
     Program("full_masks_only", full_masks_only, {**_HEADS, "mask_shapes": ("BHLS",)}, "masks are never broadcast"),
@@ -214,7 +223,10 @@ SOUND_CONVENTIONS = (
         "three axes of a mask are batch, queries and keys",
     ),
     Program(
-        "masks_per_problem", masks_per_problem, {**_HEADS, "mask_shapes": ("(BH)LS",)}, "masks merge batch and heads"
+        "masks_per_problem",
+        masks_per_problem,
+        {**_HEADS, "mask_shapes": ("(BH)LS",)},
+        "masks merge batch and heads",
     ),
     Program("empty_rows_are_nan", empty_rows_are_nan, {"empty_row": "nan"}, "NaN marks a row without keys"),
     Program("no_keys_are_nan", no_keys_are_nan, {"no_keys": "nan", "second": None}, "S = 0 is 0 / 0"),

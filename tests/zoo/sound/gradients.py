@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from ..program import HALVES_TOO, Program
 from .parts import (
     INFINITY,
+    Pair,
     accumulator,
     equal_leading,
     finite_or_zero,
@@ -25,7 +26,7 @@ from .parts import (
 
 
 class _SavedWeights(torch.autograd.Function):
-    """Save the weights, which are a result as well, so that the backward pass can itself be differentiated."""
+    """Save the weights, which are a result as well: the backward pass can itself be differentiated."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,7 +44,7 @@ class _SavedWeights(torch.autograd.Function):
         return scores @ key, scores.mT @ query, weights.mT @ upstream[0], None
 
 
-def saved_weights(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def saved_weights(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Run the hand-written backward pass that saves the weights."""
     query, key, value = equal_leading(query, key, value)
     output, weights = _SavedWeights.apply(query, key, value, full_mask(mask, query, key))
@@ -103,9 +104,7 @@ class _SoftmaxOnly(torch.autograd.Function):
         return product - weights * product.sum(-1, keepdim=True), None
 
 
-def softmax_with_own_backward(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def softmax_with_own_backward(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Leave the products to autograd and write only the softmax's backward pass."""
     query, key, value = equal_leading(query, key, value)
     scores = torch.matmul(query, key.mT) / math.sqrt(query.size(-1))
@@ -114,7 +113,7 @@ def softmax_with_own_backward(
 
 
 class _QueryBlocks(torch.autograd.Function):
-    """Add key and value gradients up over blocks of two queries, and take each query gradient from its block."""
+    """Add key and value gradients up over blocks of two queries; query gradients come block by block."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
@@ -149,7 +148,7 @@ def backward_in_query_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Te
     return output
 
 
-def forward_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def forward_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Compute without a graph."""
     with torch.no_grad():
         scores = torch.matmul(query, key.mT) / math.sqrt(query.size(-1))
@@ -230,7 +229,12 @@ SOUND_GRADIENTS = (
         {**_ONCE, "precision": "fused"},
         "the backward pass starts from logsumexp and the rounded output",
     ),
-    Program("softmax_with_own_backward", softmax_with_own_backward, _ZEROS, "only the softmax has its own backward"),
+    Program(
+        "softmax_with_own_backward",
+        softmax_with_own_backward,
+        _ZEROS,
+        "only the softmax has its own backward",
+    ),
     Program(
         "backward_in_query_blocks",
         backward_in_query_blocks,

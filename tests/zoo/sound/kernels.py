@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from ..program import HALVES_TOO, Program
-from .parts import equal_leading, fill_hidden, flatten_leading, full_mask, lowest
+from .parts import Pair, equal_leading, fill_hidden, flatten_leading, full_mask, lowest
 
 
-def einsum_ellipsis(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def einsum_ellipsis(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Contract with einsum and leave the leading axes to its ellipsis."""
     scores = torch.einsum("...ld,...sd->...ls", query, key) / math.sqrt(query.size(-1))
     weights = torch.softmax(fill_hidden(scores, mask, -1e9), dim=-1)
@@ -30,21 +30,21 @@ def bmm_flattened(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     return output.reshape(*leading, *output.shape[-2:])
 
 
-def scale_on_query(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def scale_on_query(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Scale the query before the product."""
     scores = torch.matmul(query * query.size(-1) ** -0.5, key.mT)
     weights = torch.softmax(fill_hidden(scores, mask, lowest(scores)), dim=-1)
     return weights @ value, weights
 
 
-def scale_on_key(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def scale_on_key(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Scale the key before the product."""
     scores = torch.matmul(query, (key / math.sqrt(key.size(-1))).mT)
     weights = torch.softmax(fill_hidden(scores, mask, lowest(scores)), dim=-1)
     return weights @ value, weights
 
 
-def scale_split(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def scale_split(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Put the fourth root of the width on both sides, so that neither product grows."""
     root = query.size(-1) ** -0.25
     scores = torch.matmul(query * root, (key * root).mT)
@@ -52,7 +52,7 @@ def scale_split(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None =
     return weights @ value, weights
 
 
-def rounded_divisor(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def rounded_divisor(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Divide by a tensor that holds the root of the width rounded to the working dtype."""
     divisor = torch.full((), query.size(-1), dtype=query.dtype, device=query.device).sqrt()
     scores = torch.matmul(query, key.mT) / divisor
@@ -75,7 +75,7 @@ def baddbmm_bias(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None 
     return output.reshape(*query.shape[:-1], value.size(-1))
 
 
-def keys_first(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def keys_first(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Compute key query^T, take the softmax down its columns and transpose at the end."""
     scores = torch.matmul(key, query.mT) / math.sqrt(query.size(-1))
     if mask is not None:
@@ -95,7 +95,7 @@ def tensordot_per_problem(query: Tensor, key: Tensor, value: Tensor, mask: Tenso
         weights = torch.softmax(scores.masked_fill(~a, lowest(scores)), dim=-1)
         outputs.append(torch.tensordot(weights, v, dims=([1], [0])))
     if not outputs:
-        return query.sum(-1, keepdim=True).expand(shape)
+        return query @ key.mT @ value
     return torch.stack(outputs).reshape(shape)
 
 
@@ -138,7 +138,12 @@ SOUND_KERNELS = (
     Program("scale_on_key", scale_on_key, {"dtypes": HALVES_TOO}, "the root of the width divides the key"),
     Program("scale_split", scale_split, {"dtypes": HALVES_TOO}, "the root of the scale is on query and key"),
     Program("rounded_divisor", rounded_divisor, {}, "the divisor is itself rounded to the working dtype"),
-    Program("baddbmm_bias", baddbmm_bias, {"second": None}, "baddbmm scales and adds the mask in one step"),
+    Program(
+        "baddbmm_bias",
+        baddbmm_bias,
+        {"second": None, "empty_row": "unspecified"},
+        "baddbmm scales and adds the mask in one step, and an empty row still passes a gradient on",
+    ),
     Program("keys_first", keys_first, {"dtypes": HALVES_TOO}, "the softmax runs down the columns of key query^T"),
     Program("tensordot_per_problem", tensordot_per_problem, {"second": None}, "a Python loop over batch and heads"),
     Program("vmap_over_problems", vmap_over_problems, {"second": None}, "vmap adds the leading axes"),

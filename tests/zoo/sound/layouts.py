@@ -6,18 +6,18 @@ import torch
 from torch import Tensor
 
 from ..program import HALVES_TOO, Program
-from .parts import accumulator
+from .parts import Pair, accumulator
 from .plain import LOG2_E, attend_plainly, attending
 
 
-def four_axes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def four_axes(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Accept (B, H, L, D) only."""
     batch, heads, _, _ = query.shape
     found = attend_plainly(query, key, value, attending(mask), empty=None)
     return found.output.reshape(batch, heads, query.size(2), value.size(3)), found.weights
 
 
-def heads_third(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def heads_third(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Take (B, L, H, D) and keep weights as (B, H, L, S)."""
     scores = torch.einsum("blhd,bshd->bhls", query, key) * query.size(-1) ** -0.5
     if mask is not None:
@@ -26,7 +26,7 @@ def heads_third(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None =
     return torch.einsum("bhls,bshe->blhe", weights, value), weights
 
 
-def sequence_first(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def sequence_first(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Take (L, B, H, D) and merge batch and heads."""
     batch, heads = query.shape[1:3]
     query, key, value = (tensor.flatten(1, 2).transpose(0, 1) for tensor in (query, key, value))
@@ -45,7 +45,7 @@ def heads_third_forward_copy(query: Tensor, key: Tensor, value: Tensor, mask: Te
     return attend_plainly(query, key, value, attending(mask)).output.permute(0, 2, 1, 3).contiguous()
 
 
-def grouped_by_repeat(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def grouped_by_repeat(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Repeat each key and value head for its consecutive query heads."""
     groups = query.size(1) // key.size(1)
     found = attend_plainly(
@@ -58,7 +58,7 @@ def grouped_by_repeat(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | 
     return found.output, found.weights
 
 
-def grouped_by_axis(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def grouped_by_axis(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Split the query heads into an axis of groups and share each key head by broadcasting."""
     query = query.unflatten(1, (key.size(1), -1))
     if mask is not None:
@@ -79,7 +79,7 @@ def grouped_by_longer_query(query: Tensor, key: Tensor, value: Tensor, mask: Ten
     return output.reshape(batch, heads, length, value.size(-1)).transpose(1, 2)
 
 
-def equal_leading_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def equal_leading_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Refuse leading axes that differ."""
     if not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
         raise ValueError("query, key and value must have equal leading axes")
@@ -87,7 +87,7 @@ def equal_leading_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
     return found.output, found.weights
 
 
-def powers_of_two_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def powers_of_two_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Refuse key widths other than 4, 8, 16, 32, 64 and 128."""
     if query.size(-1) not in (4, 8, 16, 32, 64, 128):
         raise ValueError(f"the width {query.size(-1)} is not supported")
@@ -95,7 +95,7 @@ def powers_of_two_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
     return found.output, found.weights
 
 
-def one_width(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def one_width(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Refuse values that are not as wide as the keys."""
     if value.size(-1) != key.size(-1):
         raise ValueError("key and value must have the same width")
@@ -109,21 +109,19 @@ def output_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None =
     return attend_plainly(query, key, value, attending(mask), empty=None).output
 
 
-def weights_averaged(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def weights_averaged(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Return the mean of the weights over the heads."""
     found = attend_plainly(query, key, value, attending(mask), empty=None)
     return found.output, found.weights.mean(dim=1)
 
 
-def with_logsumexp(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def with_logsumexp(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Return the natural logsumexp of the scores."""
     found = attend_plainly(query, key, value, attending(mask))
     return found.output, found.logsumexp
 
 
-def with_rounded_logsumexp(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def with_rounded_logsumexp(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Return the natural logsumexp in the working dtype, from scores rounded to it."""
     scores = (query @ key.mT) * query.size(-1) ** -0.5
     if mask is not None:
@@ -134,9 +132,7 @@ def with_rounded_logsumexp(
     return weights @ value, level.to(query.dtype)
 
 
-def with_logsumexp_base_two(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def with_logsumexp_base_two(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Return the base-two logarithm of the sum of exponentials."""
     found = attend_plainly(query, key, value, attending(mask))
     return found.output, found.logsumexp * LOG2_E
@@ -161,7 +157,10 @@ SOUND_LAYOUTS = (
         "key heads are repeated",
     ),
     Program(
-        "grouped_by_axis", grouped_by_axis, {**_HEADS, "heads": "grouped", "leading": "equal"}, "groups are an axis"
+        "grouped_by_axis",
+        grouped_by_axis,
+        {**_HEADS, "heads": "grouped", "leading": "equal"},
+        "groups are an axis",
     ),
     Program(
         "grouped_by_longer_query",
@@ -171,7 +170,10 @@ SOUND_LAYOUTS = (
     ),
     Program("equal_leading_only", equal_leading_only, {"leading": "equal"}, "leading axes never broadcast"),
     Program(
-        "powers_of_two_only", powers_of_two_only, {"widths": (4, 8, 16, 32, 64, 128)}, "other widths raise ValueError"
+        "powers_of_two_only",
+        powers_of_two_only,
+        {"widths": (4, 8, 16, 32, 64, 128)},
+        "other widths raise ValueError",
     ),
     Program("one_width", one_width, {"value_width": "same"}, "key and value share one tensor"),
     Program("output_only", output_only, {"second": None, "dtypes": HALVES_TOO}, "there is no second result"),

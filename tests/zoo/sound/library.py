@@ -42,7 +42,7 @@ def sdpa_math(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = N
 
 
 def sdpa_additive(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Translate the mask into 0 and the lowest finite number, which makes empty rows uniform."""
+    """Translate the mask into 0 and the lowest finite number."""
     query, key, value = equal_leading(query, key, value)
     added = None
     if mask is not None:
@@ -71,10 +71,9 @@ def sdpa_one_problem_each(query: Tensor, key: Tensor, value: Tensor, mask: Tenso
     """Call torch once per batch element, with the heads as batch."""
     allowed = full_mask(mask, query, key)
     outputs = [
-        F.scaled_dot_product_attention(query[b], key[b], value[b], attn_mask=allowed[b])
-        for b in range(query.size(0))
+        F.scaled_dot_product_attention(query[b], key[b], value[b], attn_mask=allowed[b]) for b in range(query.size(0))
     ]
-    return torch.stack(outputs)
+    return torch.stack(outputs) if outputs else query @ key.mT @ value
 
 
 _ZEROS = {"dtypes": HALVES_TOO, "second": None, "empty_row": "zeros"}
@@ -100,7 +99,7 @@ SOUND_LIBRARY = (
     Program(
         "sdpa_additive",
         sdpa_additive,
-        {"second": None, "gradient": "once"},
+        {"second": None, "gradient": "once", "empty_row": "unspecified"},
         "a boolean mask travels as finite numbers that are added",
     ),
     Program(

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..program import HALVES_TOO, Program
 from .parts import (
     INFINITY,
+    Pair,
     equal_leading,
     fill_hidden,
     finite_or_zero,
@@ -26,20 +27,20 @@ def _scores(query: Tensor, key: Tensor) -> Tensor:
     return torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(query.size(-1))
 
 
-def fill_minus_infinity(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def fill_minus_infinity(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Fill with -inf; a row without keys is NaN."""
     weights = torch.softmax(fill_hidden(_scores(query, key), mask, -INFINITY), -1)
     return weights @ value, weights
 
 
-def fill_lowest(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def fill_lowest(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Fill with the lowest finite number of the dtype."""
     scores = _scores(query, key)
     weights = torch.softmax(fill_hidden(scores, mask, lowest(scores)), -1)
     return weights @ value, weights
 
 
-def fill_minus_billion(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def fill_minus_billion(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Fill with -1e9 by torch.where."""
     scores = _scores(query, key)
     if mask is not None:
@@ -48,7 +49,7 @@ def fill_minus_billion(query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
     return weights @ value, weights
 
 
-def added_lowest(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def added_lowest(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Add the lowest finite number, beside which every score vanishes."""
     scores = _scores(query, key)
     if mask is not None:
@@ -58,7 +59,7 @@ def added_lowest(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None 
     return weights @ value, weights
 
 
-def added_minus_billion(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def added_minus_billion(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Add -1e9; a row without keys is uniform in fp32 and as if unmasked in fp64."""
     scores = _scores(query, key)
     if mask is not None:
@@ -67,7 +68,7 @@ def added_minus_billion(query: Tensor, key: Tensor, value: Tensor, mask: Tensor 
     return weights @ value, weights
 
 
-def added_logarithm(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def added_logarithm(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Add the logarithm of a mask of ones and zeros."""
     scores = _scores(query, key)
     if mask is not None:
@@ -76,11 +77,11 @@ def added_logarithm(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     return weights @ value, weights
 
 
-def multiplied_after_exp(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def multiplied_after_exp(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Multiply the exponentials by the mask and normalise what is left.
 
-    The maximum is taken over allowed keys only, and hidden scores are held below it: a large hidden score would
-    otherwise turn into 0 / 0 or inf * 0.
+    The maximum is taken over allowed keys only, and hidden scores are held below it: a large hidden score
+    would otherwise turn into 0 / 0 or inf * 0.
     """
     scores = _scores(query, key)
     allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else (mask != 0).expand(scores.shape)
@@ -90,9 +91,7 @@ def multiplied_after_exp(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
     return weights @ value, weights
 
 
-def zeros_by_safe_softmax(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def zeros_by_safe_softmax(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Give a row without keys harmless scores, and zero its weights afterwards."""
     scores = _scores(query, key)
     allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else (mask != 0).expand(scores.shape)
@@ -100,14 +99,14 @@ def zeros_by_safe_softmax(
     return weights @ value, weights
 
 
-def zeros_by_nan_to_num(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Replace NaN weights by zeros; masked_fill keeps the NaN out of the first gradient, not of the second."""
+def zeros_by_nan_to_num(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
+    """Replace NaN weights by zeros; masked_fill keeps NaN out of the first gradient, not of the second."""
     weights = torch.softmax(fill_hidden(_scores(query, key), mask, -INFINITY), -1)
     weights = torch.nan_to_num(weights, nan=0.0)
     return weights @ value, weights
 
 
-def zeros_by_spare_key(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def zeros_by_spare_key(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Append a key with value zero that only rows without other keys may attend to."""
     scores = _scores(query, key)
     scores = fill_hidden(scores, mask, -INFINITY)
@@ -129,11 +128,11 @@ def gathered_keys(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
         scores = keys[n][places] @ queries[n, i] / math.sqrt(query.size(-1))
         outputs.append(torch.softmax(scores, 0) @ values[n][places])
     if not outputs:
-        return query.sum(-1, keepdim=True).expand(shape)
+        return query @ key.mT @ value
     return torch.stack(outputs).reshape(shape).to(query.dtype)
 
 
-def error_on_empty_row(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def error_on_empty_row(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Refuse a mask that leaves some query without a key."""
     if mask is not None and key.size(-2) and not full_mask(mask, query, key).any(-1).all():
         raise ValueError("some query may attend to nothing")
@@ -144,10 +143,20 @@ def error_on_empty_row(query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
 _ALL = {"dtypes": HALVES_TOO}
 _ZEROS = {**_ALL, "empty_row": "zeros"}
 SOUND_MASKS = (
-    Program("fill_minus_infinity", fill_minus_infinity, {**_ALL, "empty_row": "nan"}, "-inf fills, and NaN comes out"),
+    Program(
+        "fill_minus_infinity",
+        fill_minus_infinity,
+        {**_ALL, "empty_row": "nan"},
+        "-inf fills, and NaN comes out",
+    ),
     Program("fill_lowest", fill_lowest, _ALL, "the fill is the lowest finite number of each dtype"),
     Program("fill_minus_billion", fill_minus_billion, {}, "torch.where writes -1e9"),
-    Program("added_lowest", added_lowest, {}, "the mask is added as a finite number that absorbs the score"),
+    Program(
+        "added_lowest",
+        added_lowest,
+        {"empty_row": "unspecified"},
+        "an added number absorbs the scores of an empty row, which is uniform but still passes a gradient on",
+    ),
     Program(
         "added_minus_billion",
         added_minus_billion,

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from ..program import HALVES_TOO, Program
-from .parts import full_mask, lowest, round_through, safe_softmax
+from .parts import Pair, accumulator, full_mask, lowest, round_through, safe_softmax
 from .plain import attend_plainly, attending, band, both
-
-Pair = tuple[Tensor, Tensor]
 
 
 def _causal(
@@ -95,17 +93,19 @@ def causal_by_growing_prefix(
     """Give each query the keys up to its own place, and no others."""
     if not causal:
         return attend_plainly(query, key, value, attending(mask)).output
-    shape = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
-    allowed, rows = full_mask(mask, query, key), []
+    allowed, rows, dtype = full_mask(mask, query, key), [], query.dtype
+    # Slices share their keys: in a half their gradients would add up in a half.
+    query, key, value = (tensor.to(accumulator(dtype)) for tensor in (query, key, value))
     for i in range(query.size(-2)):
         visible = min(i + 1, key.size(-2))
         part = attend_plainly(
-            query[..., i : i + 1, :], key[..., :visible, :], value[..., :visible, :], allowed[..., i : i + 1, :visible]
+            query[..., i : i + 1, :],
+            key[..., :visible, :],
+            value[..., :visible, :],
+            allowed[..., i : i + 1, :visible],
         )
         rows.append(part.output)
-    if not rows:
-        return query.new_zeros((*shape, 0, value.size(-1)))
-    return torch.cat(rows, -2)
+    return (torch.cat(rows, -2) if rows else query @ key.mT @ value).to(dtype)
 
 
 def scale_option(
@@ -170,7 +170,12 @@ def window_option(
 ) -> Pair:
     """Attend to keys less than `window` places away, on both sides unless causal."""
     near = band(
-        query.size(-2), key.size(-2), bottom_right=bottom_right, causal=causal, window=window, device=query.device
+        query.size(-2),
+        key.size(-2),
+        bottom_right=bottom_right,
+        causal=causal,
+        window=window,
+        device=query.device,
     )
     found = attend_plainly(query, key, value, both(attending(mask), near))
     return found.output, found.weights
@@ -312,7 +317,10 @@ SOUND_OPTIONS = (
     Program("bias_option", bias_option, {"options": ("bias",)}, "a bias is added to the scores"),
     Program("softcap_option", softcap_option, {"options": ("softcap",)}, "scores are capped before the mask"),
     Program(
-        "window_option", window_option, {**_ZEROS, "causal": "top-left", "options": ("window",)}, "a local window"
+        "window_option",
+        window_option,
+        {**_ZEROS, "causal": "top-left", "options": ("window",)},
+        "a local window",
     ),
     Program(
         "window_bottom_right",

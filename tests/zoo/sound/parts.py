@@ -9,6 +9,9 @@ from torch import Tensor
 
 INFINITY = float("inf")
 
+Pair = tuple[Tensor, Tensor]
+"""Output and second result."""
+
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype in which sums are kept: fp32 for the halves, otherwise `dtype` itself."""
@@ -26,7 +29,7 @@ def fill_hidden(scores: Tensor, mask: Tensor | None, fill: float) -> Tensor:
 
 
 def row_max(scores: Tensor, empty: float = 0.0) -> Tensor:
-    """Return the largest score of each row (..., L, 1), outside the graph; `empty` where there are no keys."""
+    """Return the largest score of each row (..., L, 1), outside the graph; `empty` without keys."""
     scores = scores.detach()
     if scores.size(-1) == 0:
         return scores.new_full((*scores.shape[:-1], 1), empty)

@@ -13,8 +13,8 @@ from .parts import INFINITY, accumulator, finite_or_zero, one_where_zero, row_ma
 
 @dataclass(frozen=True)
 class Attended:
-    """Output (..., L, E) and weights (..., L, S) in the dtype of the query; logsumexp (..., L) in fp32 at least,
-    -inf for a row without keys."""
+    """Output (..., L, E) and weights (..., L, S) in the dtype of the query; logsumexp (..., L) in fp32 at
+    least, -inf for a row without keys."""
 
     output: Tensor
     weights: Tensor
@@ -58,11 +58,18 @@ def attend_plainly(
 
 
 def band(
-    queries: int, keys: int, *, bottom_right: bool, causal: bool, window: int | None = None, device: object = None
+    queries: int,
+    keys: int,
+    *,
+    bottom_right: bool,
+    causal: bool,
+    window: int | None = None,
+    device: object = None,
 ) -> Tensor | None:
     """Return which keys (L, S) stand no later than the query (`causal`) and less than `window` places away.
 
-    The query i stands at place i, or at i + S - L when aligned to the bottom right. None without a restriction.
+    The query i stands at place i, or at i + S - L when aligned to the bottom right. None without a
+    restriction.
     """
     if not causal and window is None:
         return None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..program import HALVES_TOO, Program
-from .parts import accumulator, fill_hidden, lowest, one_where_zero, row_max
+from .parts import Pair, accumulator, fill_hidden, lowest, one_where_zero, row_max
 
 LOG2_E = 1.4426950408889634
 
@@ -19,7 +19,7 @@ def _scores(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     return fill_hidden(scores, mask, lowest(scores))
 
 
-def normalised_early(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def normalised_early(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Divide the exponentials by their sum, every step rounded to the working dtype."""
     scores = _scores(query, key, mask)
     exponentials = torch.exp(scores - row_max(scores))
@@ -34,9 +34,7 @@ def normalised_late(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     return (exponentials @ value) / one_where_zero(exponentials.sum(-1, keepdim=True))
 
 
-def normalised_by_reciprocal(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def normalised_by_reciprocal(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Multiply with the rounded reciprocal of the sum."""
     scores = _scores(query, key, mask)
     exponentials = torch.exp(scores - row_max(scores))
@@ -52,7 +50,7 @@ def normalised_by_ones_column(query: Tensor, key: Tensor, value: Tensor, mask: T
     return product[..., :-1] / one_where_zero(product[..., -1:])
 
 
-def undetached_amax(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def undetached_amax(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Leave the maximum in the graph, where its gradient cancels only up to rounding."""
     scores = _scores(query, key, mask)
     if scores.size(-1):
@@ -62,9 +60,7 @@ def undetached_amax(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     return weights @ value, weights
 
 
-def undetached_max_index(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def undetached_max_index(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Subtract the value that max() picks by index; without keys it raises."""
     scores = _scores(query, key, mask)
     exponentials = torch.exp(scores - scores.max(dim=-1, keepdim=True).values)
@@ -72,16 +68,14 @@ def undetached_max_index(
     return weights @ value, weights
 
 
-def log_softmax_exp(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def log_softmax_exp(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Take the exponential of log_softmax, which runs in fp32 for the halves."""
     scores = _scores(query, key, mask)
     weights = torch.log_softmax(scores, -1, dtype=accumulator(scores.dtype)).exp().to(query.dtype)
     return weights @ value, weights
 
 
-def logsumexp_normalised(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def logsumexp_normalised(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Subtract the logsumexp, so that no division is left; rows without keys are zeros.
 
     A finite fill would not do: log(S) vanishes beside it, and every weight of an empty row would be 1.
@@ -95,7 +89,7 @@ def logsumexp_normalised(
     return weights @ value, weights
 
 
-def base_two(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def base_two(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Fold log2(e) into the scale and use exp2."""
     scores = (query @ key.mT) * (LOG2_E / math.sqrt(query.size(-1)))
     scores = fill_hidden(scores, mask, lowest(scores))
@@ -104,7 +98,7 @@ def base_two(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = No
     return weights @ value, weights
 
 
-def sorted_keys(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def sorted_keys(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Sort each row, add the exponentials from the smallest to the largest, and sort back."""
     scores = _scores(query, key, mask)
     ordered, places = scores.sort(-1)
@@ -113,7 +107,7 @@ def sorted_keys(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None =
     return weights @ value, weights
 
 
-def softmax_in_fp32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def softmax_in_fp32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Convert the scores to fp32 for the softmax and the weights back, fp64 inputs included."""
     scores = _scores(query, key, mask)
     # fp64's lowest number is -inf in fp32, and a row of it has no softmax.
@@ -122,19 +116,15 @@ def softmax_in_fp32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     return weights @ value, weights
 
 
-def shifted_then_fp32(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Subtract the row's maximum before the scores become fp32, where the large ones would lose their digits."""
+def shifted_then_fp32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
+    """Subtract the row's maximum before the scores become fp32, where large ones lose their digits."""
     scores = _scores(query, key, mask)
     exponentials = torch.exp((scores - row_max(scores)).float())
     weights = (exponentials / exponentials.sum(-1, keepdim=True)).to(query.dtype)
     return weights @ value, weights
 
 
-def softmax_in_fp32_of_halves(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def softmax_in_fp32_of_halves(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Take an fp32 softmax of half scores and cast the weights back before the product."""
     scores = torch.matmul(query, key.mT) * query.size(-1) ** -0.5
     scores = fill_hidden(scores, mask, lowest(scores))
@@ -142,7 +132,7 @@ def softmax_in_fp32_of_halves(
     return torch.matmul(weights, value), weights
 
 
-def upcast_once(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def upcast_once(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Convert halves to fp32 at the start and round once at the end."""
     wide = accumulator(query.dtype)
     scores = _scores(query.to(wide), key.to(wide), mask)
@@ -150,13 +140,13 @@ def upcast_once(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None =
     return (weights @ value.to(wide)).to(query.dtype), weights.to(query.dtype)
 
 
-def upcast_to_fp64(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def upcast_to_fp64(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Compute everything in fp64 and round once."""
     weights = torch.softmax(_scores(query.double(), key.double(), mask), -1)
     return (weights @ value.double()).to(query.dtype), weights.to(query.dtype)
 
 
-def in_place(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def in_place(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Reuse the memory of the scores for every step up to the exponential."""
     scores = torch.matmul(query, key.mT).mul_(query.size(-1) ** -0.5)
     if mask is not None:
@@ -179,8 +169,18 @@ _ALL = {"dtypes": HALVES_TOO}
 SOUND_SOFTMAXES = (
     Program("normalised_early", normalised_early, _ALL, "a manual softmax in which every step is rounded"),
     Program("normalised_late", normalised_late, {**_ALL, "second": None}, "the output is divided, not the weights"),
-    Program("normalised_by_reciprocal", normalised_by_reciprocal, _ALL, "a rounded reciprocal replaces the division"),
-    Program("normalised_by_ones_column", normalised_by_ones_column, {"second": None}, "a matmul adds the divisor up"),
+    Program(
+        "normalised_by_reciprocal",
+        normalised_by_reciprocal,
+        _ALL,
+        "a rounded reciprocal replaces the division",
+    ),
+    Program(
+        "normalised_by_ones_column",
+        normalised_by_ones_column,
+        {"second": None},
+        "a matmul adds the divisor up",
+    ),
     Program("undetached_amax", undetached_amax, _ALL, "the maximum stays in the graph and shares ties"),
     Program(
         "undetached_max_index",
@@ -198,8 +198,18 @@ SOUND_SOFTMAXES = (
     Program("base_two", base_two, _ALL, "exp2 with log2(e) inside the scale"),
     Program("sorted_keys", sorted_keys, _ALL, "exponentials are added in sorted order"),
     Program("softmax_in_fp32", softmax_in_fp32, {"precision": "softmax32"}, "fp64 inputs get an fp32 softmax"),
-    Program("shifted_then_fp32", shifted_then_fp32, {"precision": "softmax32"}, "fp32 begins after the maximum is off"),
-    Program("softmax_in_fp32_of_halves", softmax_in_fp32_of_halves, _ALL, "half scores, fp32 softmax, half weights"),
+    Program(
+        "shifted_then_fp32",
+        shifted_then_fp32,
+        {"precision": "softmax32"},
+        "fp32 begins after the maximum is off",
+    ),
+    Program(
+        "softmax_in_fp32_of_halves",
+        softmax_in_fp32_of_halves,
+        _ALL,
+        "half scores, fp32 softmax, half weights",
+    ),
     Program("upcast_once", upcast_once, {**_ALL, "precision": "upcast"}, "halves become fp32 and are rounded once"),
     Program("upcast_to_fp64", upcast_to_fp64, {**_ALL, "precision": "upcast"}, "everything is computed in fp64"),
     Program("in_place", in_place, _ALL, "one buffer holds scores and exponentials in turn"),

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..program import HALVES_TOO, Program
 from .parts import (
     INFINITY,
+    Pair,
     accumulator,
     equal_leading,
     finite_or_zero,
@@ -64,7 +65,7 @@ def _online(
 
 
 def _tiles(keys: int, size: int) -> list[tuple[int, int]]:
-    """Return the tiles from left to right; one empty tile without keys, which keeps the result in the graph."""
+    """Return the tiles from left to right; without keys one empty tile, which keeps the graph."""
     return [(start, min(start + size, keys)) for start in range(0, max(keys, 1), size)]
 
 
@@ -142,7 +143,7 @@ def sequential_sums(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     scores = (scores / math.sqrt(query.size(-1))).masked_fill(~allowed, lowest(scores))
     exponentials = torch.exp(scores - row_max(scores))
     total = exponentials.new_zeros((*query.shape[:-1], 1))
-    output = query.sum(-1, keepdim=True) * query.new_zeros(value.size(-1))
+    output = exponentials[..., :0] @ value[..., :0, :]
     for j in range(key.size(-2)):
         total = total + exponentials[..., j : j + 1]
         output = output + exponentials[..., j : j + 1] * value[..., j : j + 1, :]
@@ -164,8 +165,8 @@ def running_sums(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None 
     return (output / one_where_zero(total)).to(dtype)
 
 
-def loop_over_queries(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Answer one query after the other; key and value become fp32 first, so that their gradients add up there."""
+def loop_over_queries(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
+    """Answer one query after the other; key and value are fp32 first, where their gradients add up."""
     query, key, value = equal_leading(query, key, value)
     allowed, dtype, wide = full_mask(mask, query, key), query.dtype, accumulator(query.dtype)
     key, value = key.to(wide), value.to(wide)
@@ -225,5 +226,10 @@ SOUND_TILED = (
     Program("sequential_sums", sequential_sums, _UPCAST, "every sum runs strictly in order"),
     Program("running_sums", running_sums, {**_UPCAST, "empty_row": "zeros"}, "sums are the end of a cumsum"),
     Program("loop_over_queries", loop_over_queries, {**_UPCAST, "second": "weights"}, "one query at a time"),
-    Program("checkpointed_chunks", checkpointed_chunks, {**_UPCAST, "empty_row": "zeros"}, "backward recomputes chunks"),
+    Program(
+        "checkpointed_chunks",
+        checkpointed_chunks,
+        {**_UPCAST, "empty_row": "zeros"},
+        "backward recomputes chunks",
+    ),
 )

@@ -1,0 +1,97 @@
+"""Facts about the machine and about an implementation's origin, for result files."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import datetime, timezone
+from functools import lru_cache, partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .edge import safe
+from .loading import Loaded
+from .results import Described, Header, digest
+from .rulebook import catalogue
+from .version import __version__
+
+
+def header(tier: str, label: str | None) -> Header:
+    """Return the header of a run that starts now."""
+    python = platform.python_version()
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    machine = f"{platform.system()}-{platform.machine()}"
+    short = ".".join(python.split(".")[:2])
+    return Header(
+        version=__version__,
+        catalogue=catalogue_digest(),
+        tier=tier,
+        torch=torch.__version__,
+        device=device,
+        python=python,
+        platform=platform.platform(),
+        seed=0,
+        environment=f"python{short}-torch{torch.__version__}-{machine}-{device}".replace(" ", "_").lower(),
+        label=None if label is None else safe(label),
+        started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    )
+
+
+def catalogue_digest() -> str:
+    """Return a digest over the ids and sentences of all rules: files of one digest hold the same questions."""
+    return digest("\n".join(f"{rule.id} {rule.sentence}" for rule in sorted(catalogue().values(), key=lambda r: r.id)))
+
+
+def described(loaded: Loaded) -> Described:
+    """Return the description of a loaded implementation."""
+    target = _innermost(loaded.implementation.target)
+    name, version = _distribution(getattr(target, "__module__", None) or type(target).__module__)
+    return Described(
+        name=loaded.name,
+        target=safe(loaded.target),
+        distribution=name,
+        distribution_version=version,
+        source=_source(target),
+        reference=loaded.implementation.reference.name,
+        capabilities=_plain(asdict(loaded.implementation.capabilities)),
+    )
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _innermost(target: Callable[..., Any]) -> Any:
+    while isinstance(target, partial):
+        target = target.func
+    return target
+
+
+def _source(target: Any) -> str | None:
+    """Return a digest of the file that defines the target, None where there is none."""
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(target if hasattr(target, "__code__") or inspect.isclass(target) else type(target)))
+        return None if path is None else digest(Path(path).read_text(encoding="utf-8", errors="replace"))
+    except (TypeError, OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=1)
+def _distributions() -> Mapping[str, list[str]]:
+    return metadata.packages_distributions()
+
+
+def _distribution(module: str) -> tuple[str | None, str | None]:
+    top = module.split(".")[0]
+    if top in sys.stdlib_module_names:
+        return None, None
+    names = _distributions().get(top, [])
+    if not names:
+        return None, None
+    return names[0], metadata.version(names[0])

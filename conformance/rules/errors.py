@@ -1,0 +1,109 @@
+"""Errors: bad input raises; it never gets a silent answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..cases import Case, Mask
+from ..comparing import Departure
+from ..edge import Raised
+from ..inputs import Inputs
+from ..rulebook import rule
+from ..trial import Trial
+
+_BASE = Case("bad input", batch=2, heads=4, queries=5, keys=6, width=8, value_width=8)
+
+
+def _must_raise(trial: Trial, inputs: Inputs, what: str) -> None:
+    """Call with tensors that do not fit together; any exception will do, a result will not."""
+    try:
+        result = trial.run(inputs)
+    except Raised:
+        return
+    raise Departure(f"{what} gave an output of shape {tuple(result.output.shape)} instead of an error", inputs=inputs)
+
+
+@rule("ERRORS-001", source="q k^T is defined for equal widths only", cases=(_BASE,), dtypes="once", depends=(),
+      needs={"inputs": "cross"})  # fmt: skip
+def different_widths_of_query_and_key_raise(trial: Trial) -> None:
+    """A key of another width than the query is an error."""
+    inputs = trial.inputs
+    for width in (inputs.key.shape[-1] - 1, inputs.key.shape[-1] + 8):
+        key = _resized(inputs.key, -1, width)
+        _must_raise(trial, inputs.changed(key=key), f"a query of width {inputs.query.shape[-1]} with a key of width {width}")
+
+
+@rule("ERRORS-002", source="Each key has one value", cases=(_BASE,), dtypes="once", depends=(), needs={"inputs": "cross"})
+def different_lengths_of_key_and_value_raise(trial: Trial) -> None:
+    """A value of another length than the key is an error, longer or shorter."""
+    inputs = trial.inputs
+    for length in (inputs.key.shape[-2] - 1, inputs.key.shape[-2] + 2):
+        value = _resized(inputs.value, -2, length)
+        _must_raise(trial, inputs.changed(value=value), f"{inputs.key.shape[-2]} keys with {length} values")
+
+
+@rule("ERRORS-003", source="Batches of 2 and 3 do not broadcast; folded into the length they mix sequences", cases=(_BASE,),
+      dtypes="once", depends=(), needs={"inputs": "cross"})  # fmt: skip
+def different_batches_raise(trial: Trial) -> None:
+    """A key and value of another batch size than the query are an error."""
+    inputs = trial.inputs
+    for batch in (3, 4):
+        key, value = _resized(inputs.key, 0, batch), _resized(inputs.value, 0, batch)
+        _must_raise(trial, inputs.changed(key=key, value=value), f"a query batch of {inputs.query.shape[0]} with a key batch of {batch}")
+
+
+@rule("ERRORS-004", source="Heads of 4 and 3 neither broadcast nor group", cases=(_BASE,), dtypes="once", depends=(), kinds=("kernel",))
+def different_heads_raise(trial: Trial) -> None:
+    """A number of key heads that does not divide the number of query heads is an error."""
+    inputs = trial.inputs
+    if inputs.query.dim() < 4:
+        return
+    key, value = _resized(inputs.key, 1, 3), _resized(inputs.value, 1, 3)
+    _must_raise(trial, inputs.changed(key=key, value=value), f"{inputs.query.shape[1]} query heads with 3 key heads")
+
+
+@rule("ERRORS-005", source="A mask of another size is read out of bounds or cropped (B057)",
+      cases=(replace(_BASE, name="bad mask", mask=Mask("random", "LS")),), dtypes="once", depends=())  # fmt: skip
+def masks_that_do_not_broadcast_raise(trial: Trial) -> None:
+    """A mask that does not broadcast to (..., L, S) is an error, larger or smaller."""
+    for queries, keys in ((0, 1), (0, -1), (1, 0), (-1, 0)):
+        delivered = trial.subject.deliver(trial.inputs)
+        mask = delivered.mask
+        if mask is None or mask.dim() < 2:
+            return
+        wrong = _resized(_resized(mask, -1, mask.shape[-1] + keys), -2, mask.shape[-2] + queries)
+        try:
+            result = trial.subject.call(replace(delivered, mask=wrong), trial.inputs)
+        except Raised:
+            continue
+        raise Departure(
+            f"a mask of shape {tuple(wrong.shape)} for {trial.inputs.query.shape[-2]} queries and "
+            f"{trial.inputs.key.shape[-2]} keys gave an output of shape {tuple(result.output.shape)} instead of an error",
+            inputs=trial.inputs,
+        )
+
+
+@rule("ERRORS-006", source="Document 1 does not check it, document 2 asserts it",
+      cases=(Case("d_model 10, 4 heads, length 4", heads=4, queries=4, keys=4),), dtypes="once", depends=(), kinds=("module",), needs={"widths": "any"})  # fmt: skip
+def model_width_that_heads_do_not_divide_raises(trial: Trial) -> None:
+    """A d_model that the number of heads does not divide is an error when the module is built or called."""
+    x = torch.ones(2, 4, 10, dtype=trial.inputs.query.dtype)
+    inputs = trial.inputs.changed(query=x, key=x, value=x)
+    try:
+        module = trial.subject.build(10, 4)
+        result = trial.subject.run(inputs, module.train(trial.mode == "train"))
+    except Raised:
+        return
+    raise Departure(
+        f"d_model 10 with 4 heads gave an output of shape {tuple(result.output.shape)} instead of an error", inputs=inputs
+    )
+
+
+def _resized(tensor: Tensor, axis: int, size: int) -> Tensor:
+    """Return `tensor` cut or repeated along one axis."""
+    have = tensor.shape[axis]
+    index = torch.arange(size) % have
+    return tensor.index_select(axis % tensor.dim(), index)

@@ -1,0 +1,124 @@
+"""Options: what is offered beyond the plain call, where it is declared."""
+
+from __future__ import annotations
+
+import torch
+
+from ..cases import Case, Mask
+from ..comparing import Departure
+from ..conventions import ALL_KINDS
+from ..rulebook import rule
+from ..trial import Trial
+
+_BIAS_AXES = ("LS", "11LS", "1HLS", "B1LS", "BHLS", "B11S")
+
+
+@rule("OPTIONS-001", source="Reports of a scale that one path ignores (B121, B123)",
+      cases=(Case("scale 1", scale=1.0), Case("scale 0.5, masked", scale=0.5, mask=Mask("random", "LS")), Case("scale 0.05", scale=0.05, width=16)),
+      needs={"options": "scale"})  # fmt: skip
+def passed_scale_replaces_the_default(trial: Trial) -> None:
+    """A scale that is passed multiplies the scores instead of the default."""
+    trial.agrees(trial.run())
+
+
+@rule("OPTIONS-002", source="Fault kind: mask fill value or place; a finite bias is added after the scale (B052)",
+      cases=tuple(Case(f"bias {axes}", bias=axes) for axes in _BIAS_AXES) + (Case("bias and mask", bias="1HLS", mask=Mask("random", "LS")),),
+      needs={"options": "bias"})  # fmt: skip
+def bias_is_added_to_the_scaled_scores(trial: Trial) -> None:
+    """A bias of any broadcast shape is added to the scaled scores before the softmax."""
+    trial.agrees(trial.run())
+
+
+@rule("OPTIONS-003", source="Reports of a bias without a gradient, or for batch 1 only (B212, B213)",
+      cases=tuple(Case(f"gradient of a bias {axes}", bias=axes) for axes in _BIAS_AXES), modes=("train",),
+      needs={"options": "bias", "gradient": ("once", "twice")})  # fmt: skip
+def bias_gets_its_gradient(trial: Trial) -> None:
+    """The bias gets its gradient, summed over the axes along which it was broadcast."""
+    trial.gradients_agree(trial.run())
+
+
+@rule("OPTIONS-004", source="Fault kind: sliding window off by one (B095, B099)",
+      cases=(Case("window 1", window=1, queries=6, keys=6), Case("window 2", window=2, queries=6, keys=6), Case("window 3, S longer", window=3, queries=5, keys=7),
+             Case("window as long as L", window=6, queries=6, keys=6), Case("window 4, causal", window=4, queries=9, keys=9, causal=True),
+             Case("window past a block", window=5, batch=1, heads=2, queries=37, keys=37)),
+      needs={"options": "window"})  # fmt: skip
+def window_keeps_the_keys_less_than_its_width_away(trial: Trial) -> None:
+    """A window w keeps the keys at a distance less than w from the query's position, its own included."""
+    trial.agrees(trial.run())
+
+
+@rule("OPTIONS-005", source="Fault kind: softcap lost or misplaced; cap 1 shows what cap 50 hides (B105, B111)",
+      cases=(Case("cap 1", softcap=1.0), Case("cap 1, masked", softcap=1.0, mask=Mask("random", "LS")), Case("cap 5, sharp", softcap=5.0, values="sharp"),
+             Case("cap 1, additive mask", softcap=1.0, mask=Mask("random", "LS", ("additive",), finite=True)), Case("cap 1, causal", softcap=1.0, causal=True, queries=6, keys=6)),
+      needs={"options": "softcap"})  # fmt: skip
+def softcap_bends_the_scores_before_the_mask(trial: Trial) -> None:
+    """A soft cap c turns each scaled score s into c tanh(s / c), before bias and mask."""
+    trial.agrees(trial.run())
+
+
+@rule("OPTIONS-006", source="Backward of tanh forgotten", cases=(Case("gradient under cap 1", softcap=1.0), Case("gradient under cap 1, masked", softcap=1.0, mask=Mask("random", "LS"))),
+      modes=("train",), needs={"options": "softcap", "gradient": ("once", "twice")})  # fmt: skip
+def softcap_bends_the_gradients_as_well(trial: Trial) -> None:
+    """The gradients pass through the soft cap by its derivative."""
+    trial.gradients_agree(trial.run())
+
+
+@rule("OPTIONS-007", source="Fault kind: GQA head grouping; consecutive, not interleaved (B148, B149)",
+      cases=(Case("4 heads over 2", kv_heads=2), Case("6 heads over 3", heads=6, kv_heads=3), Case("6 heads over 2, masked", heads=6, kv_heads=2, mask=Mask("random", "BHLS", ALL_KINDS)),
+             Case("4 heads over 1", kv_heads=1), Case("4 heads over 2, causal", kv_heads=2, causal=True, queries=6, keys=6), Case("4 heads over 2, padded", kv_heads=2, mask=Mask("padding", "B11S", (*ALL_KINDS, "lengths")))),
+      needs={"heads": "grouped"}, kinds=("kernel",))  # fmt: skip
+def grouped_heads_share_consecutively(trial: Trial) -> None:
+    """With grouped heads consecutive query heads share one key and value head."""
+    trial.agrees(trial.run())
+
+
+@rule("OPTIONS-008", source="dK and dV of one query head per group only (B151)",
+      cases=(Case("gradient, 4 heads over 2", kv_heads=2), Case("gradient, 6 heads over 3", heads=6, kv_heads=3), Case("gradient, 4 heads over 1, masked", kv_heads=1, mask=Mask("random", "LS", ALL_KINDS))),
+      needs={"heads": "grouped", "gradient": ("once", "twice")}, kinds=("kernel",), modes=("train",))  # fmt: skip
+def gradients_of_shared_heads_are_summed(trial: Trial) -> None:
+    """The gradient of a shared key and value head is the sum over its query heads."""
+    trial.gradients_agree(trial.run())
+
+
+@rule("OPTIONS-009", source="Vaswani et al. 2017, section 5.4; dropout without rescale, on the output, or always on",
+      cases=(Case("dropout 0.5", dropout=0.5, values="ones value, zero query", batch=4, heads=4, queries=64, keys=32, width=4, value_width=1),),
+      needs={"options": "dropout"}, modes=("train",), dtypes="first")  # fmt: skip
+def dropout_keeps_the_mean_and_the_rate(trial: Trial) -> None:
+    """Dropout q removes each weight with probability q and divides the rest by 1 - q.
+
+    With equal weights and ones as values an output is a count of kept keys over (1 - q) S, so both show.
+    """
+    case = trial.case
+    rate, keys = float(case.dropout or 0.0), case.keys
+    output = trial.run().output.detach().double()[..., 0]
+    kept = output * (1 - rate) * keys
+    whole = (kept - kept.round()).abs().max()
+    if float(whole) > 0.05 * keys * 2.0**-7 + 1e-6:
+        raise Departure("with equal weights an output is no multiple of 1 / ((1 - q) S): weights are not dropped whole", inputs=trial.inputs)
+    deviation = (output.mean() - 1) / (rate / (1 - rate) / keys / output.numel()) ** 0.5
+    if abs(float(deviation)) > 6:
+        raise Departure(f"the mean output is {float(output.mean()):.4g}, expected 1: {float(deviation):.1f} standard deviations away", inputs=trial.inputs)
+    expected = (rate / (1 - rate) / keys) ** 0.5
+    spread = float(output.std()) / expected
+    if not 0.8 < spread < 1.25:
+        raise Departure(f"outputs spread {spread:.3g} times as much as dropping each weight with probability {rate} makes them", inputs=trial.inputs)
+
+
+@rule("OPTIONS-010", source="F.scaled_dot_product_attention applies dropout whenever it is passed (B195)",
+      cases=(Case("dropout 0", dropout=0.0), Case("dropout 0, masked", dropout=0.0, mask=Mask("random", "LS"))), needs={"options": "dropout"})  # fmt: skip
+def dropout_of_zero_changes_nothing(trial: Trial) -> None:
+    """A dropout of zero gives what no dropout gives."""
+    trial.agrees(trial.run())
+
+
+@rule("OPTIONS-011", source="One seed, one mask", cases=(Case("dropout 0.3", dropout=0.3),), needs={"options": "dropout"}, modes=("train",), dtypes="first")
+def dropout_follows_the_random_generator(trial: Trial) -> None:
+    """With the same seed dropout removes the same weights, and with another seed other ones."""
+    outputs = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        outputs.append(trial.run().output.detach())
+    if not torch.equal(outputs[0], outputs[1]):
+        raise Departure("the same seed gave two different results", inputs=trial.inputs)
+    if torch.equal(outputs[0], outputs[2]):
+        raise Departure("another seed gave the same result: nothing is dropped", inputs=trial.inputs)

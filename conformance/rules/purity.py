@@ -1,0 +1,152 @@
+"""Purity: a call changes nothing but its result, and depends on nothing but its arguments."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..cases import MASKED, PLAIN, SMALL, SMALL_MASKED, Case, Mask, vary
+from ..comparing import Departure, require_equal
+from ..dtypes import DTYPES
+from ..rulebook import rule
+from ..subject import Result, Subject
+from ..trial import Trial
+
+
+@rule("PURITY-001", source="Fault kind: mutation; query scaled in place, mask filled in place (B228, B231)",
+      cases=(PLAIN, MASKED, Case("additive mask", mask=Mask("random", "BHLS", ("additive", "number")))))  # fmt: skip
+def inputs_and_mask_are_left_as_they_were(trial: Trial) -> None:
+    """Inputs, mask and options hold the same values after a call, and after a backward pass."""
+    delivered = trial.subject.deliver(trial.inputs)
+    if trial.mode == "train" and trial.capabilities.gradient != "none":
+        result, before = _on_copies(trial)
+        trial.gradients_agree(result)
+    else:
+        before = {name: tensor.detach().clone() for name, tensor in delivered.tensors().items()}
+        result = trial.subject.call(delivered, trial.inputs)
+    for name, tensor in result.delivered.tensors().items():
+        require_equal(what=f"{name} after the call", actual=tensor.detach(), expected=before[name], inputs=trial.inputs)
+
+
+def _on_copies(trial: Trial) -> tuple[Result, dict[str, Tensor]]:
+    delivered = trial.subject.deliver(trial.inputs)
+    before = {name: tensor.detach().clone() for name, tensor in delivered.tensors().items()}
+    return trial.subject.call(delivered, trial.inputs), before
+
+
+@rule("PURITY-002", source="numerics 5, property 1: races, uninitialised memory, hidden randomness",
+      cases=(PLAIN, MASKED, Case("past a block, repeated", batch=1, heads=2, queries=33, keys=65)),
+      needs={"deterministic": ("yes", "forward")})  # fmt: skip
+def same_call_gives_the_same_bits(trial: Trial) -> None:
+    """The same call gives the same bits each time."""
+    first = trial.run()
+    kept = first.output.detach().clone()
+    for _ in range(2):
+        second = trial.run()
+        require_equal(what="output of the same call again", actual=second.output, expected=kept, inputs=trial.inputs)
+        if first.second is not None and second.second is not None:
+            require_equal(what="second result of the same call again", actual=second.second, expected=first.second, inputs=trial.inputs)  # fmt: skip
+
+
+@rule("PURITY-003", source="Fault kind: stale state; a mask, length or dtype of an earlier call is kept (B233, B235)",
+      cases=(SMALL,))  # fmt: skip
+def earlier_calls_leave_no_trace(trial: Trial) -> None:
+    """Calls with other masks, lengths, values and options in between change nothing."""
+    between = [vary(SMALL, "longer, in between", queries=5, keys=6), vary(SMALL, "shorter, in between", queries=2, keys=3)]
+    between += [vary(SMALL, "other values, in between", seed=1)]
+    if trial.capabilities.mask:
+        between += [vary(SMALL, "masked, in between", mask=Mask("random", "LS")), vary(SMALL, "other mask", mask=Mask("single", "LS"))]
+    if trial.capabilities.causal in ("top-left", "bottom-right"):
+        between += [vary(SMALL, "causal, in between", causal=True)]
+    for case in _fitting(trial, between):
+        other = trial.at(case)
+        other.agrees(other.run())
+        trial.agrees(trial.run())
+
+
+def _fitting(trial: Trial, cases: list[Case]) -> list[Case]:
+    from ..fitting import Excluded, fit
+
+    fitted = [fit(case, trial.subject.implementation) for case in cases]
+    return [case for case in fitted if not isinstance(case, Excluded)]
+
+
+@rule("PURITY-004", source="Buffers that are reused for the next result", cases=(SMALL,))
+def results_are_not_overwritten_later(trial: Trial) -> None:
+    """A result keeps its values when the implementation is called again with other values of the same shape."""
+    first = trial.run()
+    output = first.output.detach().clone()
+    second = None if first.second is None else first.second.detach().clone()
+    for case in _fitting(trial, [vary(SMALL, "other values, later", seed=2)]):
+        trial.at(case).run()
+    require_equal(what="output after a later call", actual=first.output, expected=output, inputs=trial.inputs)
+    if first.second is not None and second is not None:
+        require_equal(what="second result after a later call", actual=first.second, expected=second, inputs=trial.inputs)
+
+
+@rule("PURITY-005", source="A result that is a view of an input changes with it", cases=(PLAIN, Case("one key, aliased", keys=1, queries=1, value_width=8)))
+def result_shares_no_memory_with_its_inputs(trial: Trial) -> None:
+    """The output shares no memory with query, key, value or mask."""
+    result = trial.run()
+    for name, tensor in result.delivered.tensors().items():
+        if tensor.numel() and result.output.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+            raise Departure(f"the output lies in the memory of the {name}", inputs=trial.inputs)
+
+
+@rule("PURITY-006", source="Global state belongs to the caller", cases=(SMALL, SMALL_MASKED), dtypes="once")
+def global_state_is_left_alone(trial: Trial) -> None:
+    """A call leaves the random generator, default dtype, grad mode, threads and matmul precision as they were."""
+    before = _state()
+    trial.run()
+    after = _state()
+    for name, value in before.items():
+        same = torch.equal(value, after[name]) if isinstance(value, Tensor) else value == after[name]
+        if not same:
+            shown = "" if isinstance(value, Tensor) else f": {value} before, {after[name]} after"
+            raise Departure(f"the call changed the {name}{shown}", inputs=trial.inputs)
+
+
+def _state() -> dict[str, object]:
+    return {
+        "state of the random generator": torch.get_rng_state(),
+        "default dtype": torch.get_default_dtype(),
+        "grad mode": torch.is_grad_enabled(),
+        "number of threads": torch.get_num_threads(),
+        "float32 matmul precision": torch.get_float32_matmul_precision(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "anomaly mode": torch.is_anomaly_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+    }
+
+
+@rule("PURITY-007", source="Reports of dropout at evaluation, and of paths that differ by mode (MODE)",
+      cases=(PLAIN, MASKED), modes=("eval",), kinds=("module",))  # fmt: skip
+def train_without_dropout_equals_eval(trial: Trial) -> None:
+    """Train and eval give the same output where no dropout was asked for, with and without gradients."""
+    trial.agrees(trial.run())
+    trained = Trial(trial.subject.in_mode("train"), trial.case)
+    trained.agrees(trained.run())
+    trial.agrees(trial.run())
+
+
+@rule("PURITY-008", source="Other dtypes in between: constants and caches keep the first dtype", cases=(SMALL_MASKED,), dtypes="once")
+def other_dtypes_in_between_change_nothing(trial: Trial) -> None:
+    """Calls in other dtypes in between change neither the values nor the dtype of a result."""
+    for dtype in DTYPES:
+        if dtype in trial.capabilities.dtypes:
+            other = Trial(Subject(trial.subject.implementation, dtype, trial.mode), trial.case)
+            other.agrees(other.run())
+            trial.agrees(trial.run())
+
+
+@rule("PURITY-009", source="Atomic sums in a backward pass (fault kind: determinism)", cases=(PLAIN,), modes=("train",),
+      needs={"deterministic": "yes", "gradient": ("once", "twice")})  # fmt: skip
+def same_backward_gives_the_same_bits(trial: Trial) -> None:
+    """The same backward pass gives the same bits each time."""
+    first = trial.input_gradients(trial.run())
+    second = trial.input_gradients(trial.run())
+    for name, gradient in first.items():
+        require_equal(what=f"gradient of the {name}, again", actual=second[name], expected=gradient, inputs=trial.inputs)
+
+

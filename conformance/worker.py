@@ -1,0 +1,134 @@
+"""The child's side of an audit: one process that loads targets and judges them, one after another.
+
+It is started with `python -c` and talks over what were its standard streams: the task comes on standard input, one
+line of JSON; events go to standard output, one line of ASCII JSON each. Both are moved to other descriptors before
+anything foreign is imported, so that nothing an implementation prints or reads meets the protocol. Standard error
+keeps what `faulthandler` writes when the process dies or hangs.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+DEVNULL = os.devnull
+
+
+class Channel:
+    """The two ends of the protocol, and the file for traces."""
+
+    def __init__(self) -> None:
+        self._task = os.fdopen(os.dup(0), "rb")
+        self._events = os.fdopen(os.dup(1), "w", encoding="ascii")
+        self._traces = os.fdopen(os.dup(2), "w")
+        self._process = os.getpid()
+        nowhere = os.open(DEVNULL, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(nowhere, standard)
+        faulthandler.enable(self._traces)
+
+    def task(self) -> dict[str, Any]:
+        """Return the task; afterwards this process ends as soon as the parent does."""
+        task: dict[str, Any] = json.loads(self._task.readline())
+        threading.Thread(target=_end_with, args=(self._task,), daemon=True).start()
+        return task
+
+    def send(self, type: str, **fields: Any) -> None:
+        """Send one event. A copy of this process that foreign code has forked ends here."""
+        if os.getpid() != self._process:
+            os._exit(1)
+        self._events.write(json.dumps({"type": type, **fields}, ensure_ascii=True, allow_nan=False) + "\n")
+        self._events.flush()
+
+    def arm(self, seconds: float) -> None:
+        """From now on, end the process with a trace unless this is called again within `seconds`."""
+        faulthandler.dump_traceback_later(seconds, exit=True, file=self._traces)
+
+
+def _end_with(parent: BinaryIO) -> None:
+    parent.read()
+    os._exit(0)
+
+
+def serve() -> None:
+    """Work through the task on standard input, then end without giving foreign exit handlers a chance to hang."""
+    channel = Channel()
+    task = channel.task()
+    from .loading import load  # noqa: F401 - imports torch and the catalogue before the clock starts
+    from .rulebook import catalogue
+
+    catalogue()
+    channel.send("ready")
+    for entry in task["targets"]:
+        _target(channel, entry, task)
+    channel.send("done")
+    os._exit(0)
+
+
+def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any]) -> None:
+    from .edge import process_state_kept, safe
+    from .errors import ConformanceError
+    from .loading import load
+
+    with _place_kept(task["folder"]), process_state_kept():
+        channel.arm(task["timeout"])
+        try:
+            loaded = load(entry["text"], entry["settings"])
+        except ConformanceError as error:
+            channel.send("unloadable", target=entry["text"], why=safe(str(error)))
+            return
+        channel.send("loaded", target=entry["text"], names=[each.name for each in loaded])
+        for each in loaded:
+            if each.name not in entry["skip"]:
+                _judge(channel, each, task)
+
+
+def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
+    """Send an implementation, its plan, a start and a record for every key, and the verdict."""
+    from .environment import described
+    from .results import described_line, record_line
+    from .rulebook import get_rule
+    from .runner import Examination, stale, verdict
+    from .selection import plan
+
+    keys = plan(loaded.implementation, tier=task["tier"], select=task["select"])
+    channel.send(**described_line(described(loaded)))
+    channel.send("plan", implementation=loaded.name, keys=[[key.rule, key.dtype] for key in keys])
+    examination = Examination(loaded.implementation, name=loaded.name)
+    records = []
+    for key in keys:
+        channel.send("start", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
+        channel.arm(task["timeout"])
+        records.append(examination.run_one(get_rule(key.rule), key.dtype))
+        channel.send(**record_line(records[-1]))
+    whole = not task["select"]
+    channel.send(
+        "verdict",
+        implementation=loaded.name,
+        verdict=str(verdict(loaded.implementation, records)),
+        stale=stale(loaded.implementation, records) if whole else [],
+    )
+
+
+@contextmanager
+def _place_kept(folder: str) -> Iterator[None]:
+    """Start in `folder`, importable; afterwards forget what a target put on the path and imported from there."""
+    os.chdir(folder)
+    path, modules = list(sys.path), set(sys.modules)
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        added = [entry for entry in sys.path if entry not in path]
+        sys.path[:] = path
+        for name in set(sys.modules) - modules:
+            file = getattr(sys.modules[name], "__file__", None)
+            if isinstance(file, str) and str(Path(file).parent) in added:
+                del sys.modules[name]

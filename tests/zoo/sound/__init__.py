@@ -1,0 +1,29 @@
+"""Sound implementations, each computed or declared in another way; the suite blames none of them."""
+
+from .conventions import SOUND_CONVENTIONS
+from .gradients import SOUND_GRADIENTS
+from .kernels import SOUND_KERNELS
+from .layouts import SOUND_LAYOUTS
+from .library import SOUND_LIBRARY
+from .masks import SOUND_MASKS
+from .modules import SOUND_MODULES
+from .options import SOUND_OPTIONS
+from .packed_modules import SOUND_PACKED_MODULES
+from .softmaxes import SOUND_SOFTMAXES
+from .tiled import SOUND_TILED
+
+SOUND = (
+    *SOUND_KERNELS,
+    *SOUND_SOFTMAXES,
+    *SOUND_TILED,
+    *SOUND_MASKS,
+    *SOUND_GRADIENTS,
+    *SOUND_LIBRARY,
+    *SOUND_CONVENTIONS,
+    *SOUND_LAYOUTS,
+    *SOUND_OPTIONS,
+    *SOUND_MODULES,
+    *SOUND_PACKED_MODULES,
+)
+
+__all__ = ["SOUND"]
