@@ -22,7 +22,7 @@ _FP32 = UNIT_ROUNDOFF["fp32"]
 @dataclass(frozen=True)
 class Units:
     """Relative error of one rounding at each stage: scaled query and key (`inputs`), `scores`, exponential
-    (`exponent`), `weights`, `output`, running sums (`sums`); `smallest` is the absolute error of an underflow and
+    (`exponent`), `weights`, `output`, running sums (`sums`), the sum that normalises a row (`normaliser`); `smallest` is the absolute error of an underflow and
     `slack` a factor on everything (2 for fp64, whose oracle errs as well)."""
 
     inputs: float
@@ -31,6 +31,7 @@ class Units:
     weights: float
     output: float
     sums: float
+    normaliser: float
     smallest: float
     slack: float
 
@@ -48,7 +49,14 @@ def units(dtype: str, precision: str = "eager") -> Units:
     }
     stages = table[precision]
     slack = 2.0 if dtype == "fp64" else 1.0
-    return Units(*stages, sums=low, smallest=SMALLEST[dtype], slack=slack)
+    narrow = precision == "softmax32"
+    return Units(
+        *stages,
+        sums=low,
+        normaliser=max(low, _FP32) if narrow else low,
+        smallest=max(SMALLEST[dtype], SMALLEST["fp32"]) if narrow else SMALLEST[dtype],
+        slack=slack,
+    )
 
 
 def rounds(terms: int, unit: float) -> float:
@@ -86,9 +94,9 @@ def forward(
     score = torch.expm1(torch.where(live, score, 0.0).clamp(max=50.0))
     weights, largest = truth.weights, _largest(truth)
     level = _finite(truth.logsumexp)
-    common = 4 * unit.sums * (level.abs() + largest.abs())
+    common = 4 * unit.normaliser * (level.abs() + largest.abs())
     mean = (weights * score).sum(-1, keepdim=True)
-    sum_error = rounds(keys, unit.sums)
+    sum_error = rounds(keys, unit.normaliser)
     weight = weights * (score + mean + sum_error + 3 * unit.weights + common) + unit.smallest * truth.allowed
     magnitude = weights @ problem.value.abs()
     spread = _spread(weights * score, problem.value, truth.output)

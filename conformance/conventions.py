@@ -227,9 +227,20 @@ def _alternatives(trial: Trial, name: str) -> list[Any]:
         answers = ("BLE", "LBE") if trial.is_module else ("BHLD", "BLHD", "LBHD")
         if declared == "...LD":
             answers = ("BLHD", "LBHD")
+    if name == "second":
+        return _other_seconds(trial)
     if name == "causal" and not trial.case.causal:
         answers = _ALWAYS if declared is None or str(declared).startswith("always") else _ALWAYS[1:]
     return [answer for answer in answers if answer != declared]
+
+
+def _other_seconds(trial: Trial) -> list[Any]:
+    """Return the known second results, and None only where what is returned has not even the shape of weights."""
+    answers = ["weights", "averaged weights", "lse", "lse2"]
+    second = trial.run().second
+    if second is not None and second.shape == trial.expectation().weights.value.shape:
+        return answers
+    return [*answers, None]
 
 
 def declaration(changes: Mapping[str, Any]) -> str:

@@ -76,7 +76,8 @@ def _innermost(target: Callable[..., Any]) -> Any:
 def _source(target: Any) -> str | None:
     """Return a digest of the file that defines the target, None where there is none."""
     try:
-        path = inspect.getsourcefile(inspect.unwrap(target if hasattr(target, "__code__") or inspect.isclass(target) else type(target)))
+        own = inspect.unwrap(target)
+        path = inspect.getsourcefile(own if inspect.isroutine(own) or inspect.isclass(own) else type(own))
         return None if path is None else digest(Path(path).read_text(encoding="utf-8", errors="replace"))
     except (TypeError, OSError, ValueError):
         return None

@@ -135,15 +135,17 @@ class Expectation:
 
     @cached_property
     def weights(self) -> Near:
-        """Attention weights (..., L, S)."""
-        return Near(self.truth.weights, self._forward.weights)
+        """Attention weights (..., L, S), rounded to the working dtype as they are returned."""
+        return Near(self.truth.weights, self._forward.weights + self._returned(self.truth.weights))
+
+    def _returned(self, value: Tensor) -> Tensor:
+        return 2 * self._unit.slack * self._unit.output * value.abs()
 
     @cached_property
     def averaged_weights(self) -> Near:
         """Weights averaged over heads (B, L, S)."""
         mean = self.truth.weights.mean(-3)
-        rounding = 2 * self._unit.output * self._unit.slack * mean.abs()
-        return Near(mean, self._forward.weights.mean(-3) + rounding + self._unit.smallest)
+        return Near(mean, self.weights.allowed.mean(-3) + self._returned(mean) + self._unit.smallest)
 
     @cached_property
     def logsumexp(self) -> Near:

@@ -84,7 +84,7 @@ def load(text: str, settings: Mapping[str, Any] | None = None) -> tuple[Loaded, 
     settings = dict(settings or {})
     if target.name is None:
         return _everything(target, module, settings)
-    found = _resolve(target, module)
+    found = _resolve(target, target.name, module)
     return (Loaded(safe(text), text, _implementation(target, found, settings)),)
 
 
@@ -97,8 +97,8 @@ def _everything(target: Target, module: ModuleType, settings: Mapping[str, Any])
         loaded[full] = Loaded(safe(full), target.text, _declared(entry, settings))
     if not loaded:
         raise TargetNotLoaded(
-            f"{target.text} registers nothing. Name what is meant, {target.text}:name"
-            f"{_listed(vars(module))}, or register it there: from attention_conformance import register."
+            f"{target.text} registers nothing. Name what is meant, {target.text}:name, or register it there "
+            f"(from attention_conformance import register).{_listed(vars(module))}"
         )
     return tuple(loaded.values())
 
@@ -120,11 +120,11 @@ def _no_module(target: Target, missing: str) -> str:
     parent, _, _ = missing.rpartition(".")
     places = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     known = [f"{parent}.{info.name}" if parent else info.name for info in pkgutil.iter_modules(places)]
-    hint = nearest(missing, known)
+    hint = nearest(missing, known) or "."
     if target.name is None and parent:
-        hint = f"; if {target.place.rpartition('.')[2]} is not a module but in one, write {parent}:{missing[len(parent) + 1:]}"
+        hint = f"; for something inside the module {parent}, write {parent}:{missing[len(parent) + 1 :]}."
     return (
-        f"{target.text}: there is no module {missing!r}{hint}. It is searched for in this environment and in the "
+        f"{target.text}: there is no module {missing!r}{hint} It is searched for in this environment and in the "
         f"current folder; for a file write its path, {missing.replace('.', '/')}.py:name."
     )
 
@@ -133,7 +133,9 @@ def _import_file(target: Target) -> ModuleType:
     path = Path(target.place).resolve()
     if not path.is_file():
         beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise TargetNotLoaded(f"{target.text}: there is no file {path}{nearest(path.name, beside)}. Check the path.")
+        raise TargetNotLoaded(
+            f"{target.text}: there is no file {path}{nearest(path.name, beside) or '.'} Check the path."
+        )
     name = f"attention_conformance_target_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest(str(path))}"
     if name in sys.modules:
         return sys.modules[name]
@@ -164,29 +166,29 @@ def _import_failed(target: Target, error: Raised) -> str:
 # Names
 
 
-def _resolve(target: Target, module: ModuleType) -> object:
-    assert target.name is not None
+def _resolve(target: Target, name: str, module: ModuleType) -> object:
     found: object = module
     walked = target.place
-    for part in target.name.split("."):
+    for part in name.split("."):
         try:
             found = foreign(getattr, found, part)
         except Raised as error:
             if not isinstance(error.__cause__, AttributeError):
                 raise TargetNotLoaded(f"{target.text}: while looking up {part!r} in {walked}, {error}.") from error
-            names = [name for name in getattr(found, "__dict__", {}) if not name.startswith("_")]
+            held = getattr(found, "__dict__", {})
+            names = [each for each in held if not each.startswith("_")]
             raise TargetNotLoaded(
-                f"{target.text}: {walked} has no {part!r}{nearest(part, names)}{_listed(getattr(found, '__dict__', {}))}."
+                f"{target.text}: {walked} has no {part!r}{nearest(part, names) or '.'}{_listed(held)}"
             ) from None
         walked = f"{walked}.{part}"
     return found
 
 
 def _listed(namespace: Mapping[str, Any], limit: int = 8) -> str:
-    """Return "; it holds a, b, c" over what may be meant."""
+    """Return " It holds a, b, c." over what may be meant."""
     callables = [name for name, value in namespace.items() if not name.startswith("_") and callable(value)]
     shown = ", ".join(callables[:limit]) + (", ..." if len(callables) > limit else "")
-    return f"; it holds {safe(shown)}" if callables else ""
+    return f" It holds {safe(shown)}." if callables else ""
 
 
 def _implementation(target: Target, found: object, settings: Mapping[str, Any]) -> Implementation:
@@ -194,7 +196,8 @@ def _implementation(target: Target, found: object, settings: Mapping[str, Any]) 
         _no_variant(target, ())
         return _declared(found, settings)
     if isinstance(found, ModuleType):
-        raise TargetNotLoaded(f"{target.text} is a module. Name what is meant: {target.text}.name{_listed(vars(found))}.")
+        held = _listed(vars(found))
+        raise TargetNotLoaded(f"{target.text} is a module. Name what is meant: {target.text}.name.{held}")
     known = adapters.find(found)
     if target.variant is not None or known:
         _no_variant(target, tuple(known))
@@ -211,7 +214,7 @@ def _no_variant(target: Target, variants: Iterable[str | None]) -> None:
         forms = ", ".join(base if variant is None else f"{base}[{variant}]" for variant in known)
         raise TargetNotLoaded(
             f"{target.text}: there is no variant {target.variant!r}"
-            f"{nearest(target.variant, [name for name in known if name])}. Known: {forms}."
+            f"{nearest(target.variant, [name for name in known if name]) or '.'} Known: {forms}."
         )
 
 
@@ -247,11 +250,12 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals or not name:
-            raise InvalidSetting(f"--set {pair!r} has no '='. Write --set NAME=VALUE, for example --set empty_row=zeros.")
+            raise InvalidSetting(f"--set {pair!r} has no '='. Write --set NAME=VALUE, such as --set empty_row=zeros.")
         known = (*FIELDS, *SETTINGS)
         if name not in known:
             raise UnknownCapability(
-                f"--set {pair!r}: there is no capability {name!r}{nearest(name, known)}. Known: {', '.join(known)}."
+                f"--set {pair!r}: there is no capability {name!r}{nearest(name, known) or '.'} "
+                f"Known: {', '.join(known)}."
             )
         settings[name] = _value(name, value)
     return settings

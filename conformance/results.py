@@ -271,7 +271,8 @@ class _Tables:
         elif kind == "record":
             record = to_record(line)
             self._known(record.implementation)
-            self._once(self.records, (record.implementation, record.key), record, f"{record.implementation} {record.key}")
+            what = f"{record.implementation} {record.key}"
+            self._once(self.records, (record.implementation, record.key), record, what)
         elif kind == "verdict":
             judged = to_judged(line)
             self._known(judged.implementation)

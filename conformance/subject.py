@@ -138,8 +138,12 @@ class Subject:
 
     def _place(self, tensor: Tensor, name: str, inputs: Inputs) -> Tensor:
         order = _ORDERS.get(self.capabilities.layout)
-        tensor = tensor if order is None else tensor.permute(order)
         how = inputs.case.memory if name in inputs.case.strided else "contiguous"
+        if how == "expanded":
+            # Over the batch, which is the first axis of the canonical layout only.
+            tensor = place(tensor, how)
+            return self._leaf((tensor if order is None else tensor.permute(order)).to(self.implementation.device))
+        tensor = tensor if order is None else tensor.permute(order)
         return self._leaf(place(tensor, how).to(self.implementation.device))
 
     def _leaf(self, tensor: Tensor) -> Tensor:

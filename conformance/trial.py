@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from .cases import Case
-from .comparing import Departure, NotApplicable, require_dtype, require_near
+from .comparing import Departure, NotApplicable, require_dtype, require_equal, require_near
 from .edge import foreign
 from .expectations import Expectation, Near, expect
+from .fitting import Excluded, fit
 from .gradients import expect_gradients, expected_gradients
 from .inputs import Inputs, make
 from .subject import Result, Subject
@@ -38,8 +39,14 @@ class Trial:
         return make(self.case, self.is_module, self.dtype)
 
     def at(self, case: Case) -> Trial:
-        """Return a trial of another case by the same subject; its ratios count here."""
-        other = Trial(self.subject, case)
+        """Return a trial of another case by the same subject; its ratios count here.
+
+        Raises NotApplicable where a capability rules the case out.
+        """
+        fitted = fit(case, self.subject.implementation)
+        if isinstance(fitted, Excluded):
+            raise NotApplicable(fitted.capability)
+        other = Trial(self.subject, fitted)
         other._note = self._note  # type: ignore[method-assign]
         return other
 
@@ -65,6 +72,14 @@ class Trial:
         """Compare the output with the expectation."""
         expectation = self.expectation(inputs)
         self.near("output", result.output, expectation.output, inputs, expectation.unspecified_rows)
+
+    def unchanged(self, what: str, actual: Tensor, before: Tensor, allowed: Tensor, inputs: Inputs) -> None:
+        """Compare two runs that sound code makes alike: bit for bit, or within both allowances where it is not
+        deterministic."""
+        if self.capabilities.deterministic == "no":
+            self.near(what, actual, Near(before.detach().double(), 2 * allowed), inputs)
+        else:
+            require_equal(what=what, actual=actual, expected=before, inputs=inputs)
 
     def weights(self, result: Result, inputs: Inputs | None = None) -> Tensor:
         """Return the second result where it holds weights per head. Raises NotApplicable where there is none."""

@@ -13,12 +13,16 @@ import json
 import os
 import sys
 import threading
+import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-DEVNULL = os.devnull
+if TYPE_CHECKING:
+    from .records import Key, Record
+    from .runner import Examination
 
 
 class Channel:
@@ -29,7 +33,7 @@ class Channel:
         self._events = os.fdopen(os.dup(1), "w", encoding="ascii")
         self._traces = os.fdopen(os.dup(2), "w")
         self._process = os.getpid()
-        nowhere = os.open(DEVNULL, os.O_RDWR)
+        nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nowhere, standard)
         faulthandler.enable(self._traces)
@@ -40,11 +44,15 @@ class Channel:
         threading.Thread(target=_end_with, args=(self._task,), daemon=True).start()
         return task
 
-    def send(self, type: str, **fields: Any) -> None:
-        """Send one event. A copy of this process that foreign code has forked ends here."""
+    def send(self, kind: str, **fields: Any) -> None:
+        """Send one event."""
+        self.line({"type": kind, **fields})
+
+    def line(self, line: Mapping[str, Any]) -> None:
+        """Send one line. A copy of this process that foreign code has forked ends here."""
         if os.getpid() != self._process:
             os._exit(1)
-        self._events.write(json.dumps({"type": type, **fields}, ensure_ascii=True, allow_nan=False) + "\n")
+        self._events.write(json.dumps(line, ensure_ascii=True, allow_nan=False) + "\n")
         self._events.flush()
 
     def arm(self, seconds: float) -> None:
@@ -94,20 +102,19 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
     """Send an implementation, its plan, a start and a record for every key, and the verdict."""
     from .environment import described
     from .results import described_line, record_line
-    from .rulebook import get_rule
     from .runner import Examination, stale, verdict
     from .selection import plan
 
     keys = plan(loaded.implementation, tier=task["tier"], select=task["select"])
-    channel.send(**described_line(described(loaded)))
+    channel.line(described_line(described(loaded)))
     channel.send("plan", implementation=loaded.name, keys=[[key.rule, key.dtype] for key in keys])
     examination = Examination(loaded.implementation, name=loaded.name)
     records = []
     for key in keys:
         channel.send("start", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
         channel.arm(task["timeout"])
-        records.append(examination.run_one(get_rule(key.rule), key.dtype))
-        channel.send(**record_line(records[-1]))
+        records.append(_record(examination, key))
+        channel.line(record_line(records[-1]))
     whole = not task["select"]
     channel.send(
         "verdict",
@@ -115,6 +122,24 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
         verdict=str(verdict(loaded.implementation, records)),
         stale=stale(loaded.implementation, records) if whole else [],
     )
+
+
+def _record(examination: Examination, key: Key) -> Record:
+    from .edge import Raised
+    from .records import Outcome, Record
+    from .rulebook import get_rule
+
+    rule = get_rule(key.rule)
+    started = time.perf_counter()
+    try:
+        return examination.run_one(rule, key.dtype)
+    except BaseException as error:  # noqa: BLE001 - what it returned may raise anything when it is looked at
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(frame.filename).name}:{frame.lineno}"
+        what = f"{Raised(error).kind}: {Raised(error).text}"
+        message = f"{rule.sentence}\n  seen      what it returned made this rule fail at {place} with {what}"
+        seconds = time.perf_counter() - started
+        return Record(examination.name, key.rule, key.dtype, None, Outcome.ERROR, message, None, (), seconds)
 
 
 @contextmanager
@@ -126,9 +151,17 @@ def _place_kept(folder: str) -> Iterator[None]:
     try:
         yield
     finally:
-        added = [entry for entry in sys.path if entry not in path]
+        added = {entry for entry in sys.path if entry not in path} - {folder}
         sys.path[:] = path
         for name in set(sys.modules) - modules:
-            file = getattr(sys.modules[name], "__file__", None)
-            if isinstance(file, str) and str(Path(file).parent) in added:
+            if _home(name.split(".")[0]) in added:
                 del sys.modules[name]
+
+
+def _home(module: str) -> str | None:
+    """Return the folder in which a top-level module or package lies."""
+    file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__")
+    if not isinstance(file, str):
+        return None
+    path = Path(file)
+    return str(path.parent.parent if path.stem == "__init__" else path.parent)

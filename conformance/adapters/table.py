@@ -10,13 +10,16 @@ ADAPTERS: tuple[Adapter, ...] = TORCH_ADAPTERS
 
 DEFAULT_TARGETS: tuple[str, ...] = (
     "attention_conformance.reference.attention:attention",
-    "attention_conformance.reference.attention:MultiHeadAttention",
-    "attention_conformance.reference.self_attention:SelfAttention",
-    *(adapter.text for adapter in TORCH_ADAPTERS),
+    "attention_conformance.reference:MultiHeadAttention",
+    "attention_conformance.reference:SelfAttention",
+    "torch.nn.functional:scaled_dot_product_attention",
+    "torch.nn.functional:scaled_dot_product_attention[math]",
+    "torch.nn:MultiheadAttention",
+    "torch.nn:MultiheadAttention[weights]",
 )
 """The documents' three objects, and torch's own attention."""
 
 
 def find(target: object) -> dict[str | None, Adapter]:
     """Return the entries that recognise `target`, by variant; the usual one first. Empty for an unknown target."""
-    return {adapter.variant: adapter for adapter in ADAPTERS if adapter.object() is target}
+    return {each.variant: each for each in ADAPTERS if target is not None and each.object() is target}

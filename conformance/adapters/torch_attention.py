@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..deviations import Deviation
 from .adapter import Adapter
 
 _SDPA = "torch.nn.functional:scaled_dot_product_attention"
@@ -21,7 +22,9 @@ def sdpa(
     return function(query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped)
 
 
-def sdpa_math(function: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, **options: Any) -> Any:
+def sdpa_math(
+    function: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, **options: Any
+) -> Any:
     """Call scaled_dot_product_attention with its MATH backend."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -55,15 +58,31 @@ def _masks(mask: Tensor | None) -> dict[str, Tensor]:
     return {"key_padding_mask": mask[:, 0, 0]} if mask.dim() == 4 else {"attn_mask": mask}
 
 
+def mha_self(
+    module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> Tensor:
+    """Call the module with one tensor; in eval mode, without gradients, torch then takes its fast path."""
+    return mha(module, query, query, query, mask)
+
+
+_ALL = ("fp64", "fp32", "bf16", "fp16")
+
 _SDPA_ANSWERS: dict[str, Any] = {
     "heads": "grouped",
     "mask": ("bool", "additive"),
-    "mask_shapes": ("LS", "11LS", "111S", "B11S", "B1LS", "1HLS", "BH1S", "BHLS"),
     "empty_row": "zeros",
     "causal": "top-left",
     "second": None,
     "options": ("scale",),
-    "dtypes": ("fp64", "fp32", "bf16", "fp16"),
+    "dtypes": _ALL,
+}
+
+# The fused CPU kernel takes no mask of one axis, combines causal with a mask where MATH raises, and rounds the weights.
+_SDPA_CHOSEN: dict[str, Any] = {
+    "mask_shapes": ("LS", "11LS", "111S", "B11S", "B1LS", "1HLS", "BH1S", "BHLS"),
+    "causal_with_mask": "unspecified",
+    "precision": "fused",
+    "gradient": "once",
 }
 
 _MHA_ANSWERS: dict[str, Any] = {
@@ -71,25 +90,46 @@ _MHA_ANSWERS: dict[str, Any] = {
     "mask_means": "hide",
     "mask_shapes": ("LS", "B11S", "(BH)LS"),
     "no_keys": "zeros",
+    "dtypes": _ALL,
 }
+
+_VALUE_LENGTH = Deviation(
+    "ERRORS-002",
+    "The fused CPU kernel takes the number of keys from the value and does not compare it with the key: a shorter "
+    "value drops keys silently, a longer one reads memory past the end of the key.",
+    link="https://github.com/pytorch/pytorch/pull/193728",
+    when="device == cpu",
+)
+_FAST_PATH = (
+    "In eval mode without gradients, one tensor for all three inputs takes a native fast path, which gives NaN for a "
+    "row hidden by a boolean mask; everywhere else the same row gives the bias of the output projection."
+)
+_FAST_PATH_LINK = "https://github.com/pytorch/pytorch/pull/190486"
 
 TORCH_ADAPTERS: tuple[Adapter, ...] = (
     Adapter(
-        _SDPA, "the path that torch chooses on this device", sdpa,
-        {**_SDPA_ANSWERS, "causal_with_mask": "unspecified", "precision": "fused", "gradient": "once"},
+        _SDPA, "the path that torch chooses on this device", sdpa, {**_SDPA_ANSWERS, **_SDPA_CHOSEN},
+        deviations=(_VALUE_LENGTH,),
     ),
     Adapter(
-        _SDPA, "the MATH backend", sdpa_math,
-        {**_SDPA_ANSWERS, "causal_with_mask": "error", "precision": "upcast"}, variant="math",
+        _SDPA, "the MATH backend", sdpa_math, {**_SDPA_ANSWERS, "causal_with_mask": "error", "precision": "upcast"},
+        variant="math",
     ),
     Adapter(
         _MHA, "batch_first=True, need_weights=False", mha,
-        {**_MHA_ANSWERS, "empty_row": "zeros", "second": None}, build=batch_first, reference="MultiHeadAttention",
+        {**_MHA_ANSWERS, "empty_row": "zeros", "second": None, "gradient": "once"}, build=batch_first,
+        reference="MultiHeadAttention",
     ),
     Adapter(
         _MHA, "batch_first=True, need_weights=True, average_attn_weights=False", mha_weights,
         {**_MHA_ANSWERS, "empty_row": "nan", "second": "weights"}, variant="weights", build=batch_first,
         reference="MultiHeadAttention",
+    ),
+    Adapter(
+        _MHA, "batch_first=True, need_weights=False, query, key and value are one tensor", mha_self,
+        {**_MHA_ANSWERS, "inputs": "self", "empty_row": "zeros", "second": None, "gradient": "once"}, variant="self",
+        build=batch_first, reference="MultiHeadAttention",
+        deviations=tuple(Deviation(rule, _FAST_PATH, link=_FAST_PATH_LINK) for rule in ("MASK-002", "MASK-011")),
     ),
 )  # fmt: skip
 """Every way to call torch's own attention that is judged."""

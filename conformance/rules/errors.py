@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..cases import Case, Mask
-from ..comparing import Departure
+from ..comparing import Departure, NotApplicable
 from ..edge import Raised
 from ..inputs import Inputs
 from ..rulebook import rule
@@ -28,19 +28,34 @@ def _must_raise(trial: Trial, inputs: Inputs, what: str) -> None:
 
 @rule("ERRORS-001", source="q k^T is defined for equal widths only", cases=(_BASE,), dtypes="once", depends=(),
       needs={"inputs": "cross"})  # fmt: skip
-def different_widths_of_query_and_key_raise(trial: Trial) -> None:
-    """A key of another width than the query is an error."""
+def key_narrower_than_the_query_raises(trial: Trial) -> None:
+    """A key narrower than the query is an error."""
     inputs = trial.inputs
-    for width in (inputs.key.shape[-1] - 1, inputs.key.shape[-1] + 8):
-        key = _resized(inputs.key, -1, width)
-        _must_raise(trial, inputs.changed(key=key), f"a query of width {inputs.query.shape[-1]} with a key of width {width}")
+    width = inputs.key.shape[-1] - 1
+    if width == 0:
+        return
+    _must_raise(trial, inputs.changed(key=_resized(inputs.key, -1, width)), f"a key of width {width} for a query of width {width + 1}")
 
 
-@rule("ERRORS-002", source="Each key has one value", cases=(_BASE,), dtypes="once", depends=(), needs={"inputs": "cross"})
-def different_lengths_of_key_and_value_raise(trial: Trial) -> None:
-    """A value of another length than the key is an error, longer or shorter."""
+@rule("ERRORS-002", source="Each key has one value; torch's CPU kernel for D = E does not look", cases=(replace(_BASE, value_width=5),),
+      dtypes="once", depends=(), needs={"inputs": "cross"}, kinds=("kernel",))  # fmt: skip
+def fewer_values_than_keys_raise(trial: Trial) -> None:
+    """Fewer values than keys are an error."""
+    if trial.inputs.value.shape[-1] == trial.inputs.key.shape[-1]:
+        raise NotApplicable(f"value_width={trial.capabilities.value_width!r}")
     inputs = trial.inputs
-    for length in (inputs.key.shape[-2] - 1, inputs.key.shape[-2] + 2):
+    length = inputs.value.shape[-2] - 1
+    _must_raise(trial, inputs.changed(value=_resized(inputs.value, -2, length)), f"{length + 1} keys with {length} values")
+
+
+@rule("ERRORS-007", source="What no loop reads is not missed: longer values, wider keys", cases=(_BASE,), dtypes="once", depends=(),
+      needs={"inputs": "cross"}, thorough=True)  # fmt: skip
+def inputs_that_exceed_their_counterpart_raise(trial: Trial) -> None:
+    """Values longer or shorter than the keys, and keys wider than the query, are an error and not cropped."""
+    inputs = trial.inputs
+    wider = inputs.key.shape[-1] + 8
+    _must_raise(trial, inputs.changed(key=_resized(inputs.key, -1, wider)), f"a key of width {wider} for a query of width {wider - 8}")
+    for length in (inputs.value.shape[-2] - 1, inputs.value.shape[-2] + 2):
         value = _resized(inputs.value, -2, length)
         _must_raise(trial, inputs.changed(value=value), f"{inputs.key.shape[-2]} keys with {length} values")
 

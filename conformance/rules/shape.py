@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..cases import COINCIDING, PLAIN, SQUARE, Case, Mask
 from ..comparing import require_dtype, require_finite, require_shape
+from ..edge import Raised
 from ..rulebook import rule
 from ..trial import Trial
 
@@ -23,7 +24,12 @@ LENGTHS = tuple(
 
 LONG = tuple(
     Case(f"{queries} queries, {keys} keys", batch=1, heads=1, queries=queries, keys=keys, value_width=5)
-    for queries, keys in ((2, 257), (260, 3), (1, 511), (2, 1025), (1, 2049))
+    for queries, keys in ((2, 257), (260, 3), (1, 511), (2, 1023))
+)
+
+VERY_LONG = tuple(
+    Case(f"{queries} queries, {keys} keys", batch=1, heads=1, queries=queries, keys=keys, value_width=5)
+    for queries, keys in ((1, 1025), (1, 2049), (1030, 3))
 )
 
 
@@ -99,6 +105,13 @@ def long_inputs_are_read_whole(trial: Trial) -> None:
     trial.agrees(trial.run())
 
 
+@rule("SHAPE-014", source="Index arithmetic that wraps (fault kind: large sizes); modules often have a largest length",
+      cases=VERY_LONG, dtypes="first", kinds=("kernel",))  # fmt: skip
+def very_long_inputs_are_read_whole(trial: Trial) -> None:
+    """A kernel reads every key and query at lengths above 1024."""
+    trial.agrees(trial.run())
+
+
 @rule(
     "SHAPE-010",
     source="Document 1, section 2: (batch_size, ..., seq_len, d_k)",
@@ -125,6 +138,7 @@ def any_number_of_leading_axes_is_kept(trial: Trial) -> None:
         Case("value of batch and head 1", broadcast=("value",)),
     ),
     kinds=("kernel",),
+    needs={"layout": "...LD"},
 )
 def leading_axes_broadcast(trial: Trial) -> None:
     """Leading axes of size 1 broadcast against those of the other inputs."""
@@ -136,7 +150,24 @@ def leading_axes_broadcast(trial: Trial) -> None:
     source="Empty batches and empty queries occur in packed and distributed training (fault kind: zero-size input)",
     cases=(Case("no queries", queries=0), Case("empty batch", batch=0)),
     dtypes="first",
+    kinds=("kernel",),
 )
 def empty_inputs_give_empty_outputs(trial: Trial) -> None:
     """No queries give an output of length 0, and an empty batch an empty output."""
     trial.agrees(trial.run())
+
+
+@rule(
+    "SHAPE-013",
+    source="Document 1's module raises for an empty batch: the length cannot be told from no elements",
+    cases=(Case("module, no queries", queries=0), Case("module, empty batch", batch=0)),
+    dtypes="first",
+    kinds=("module",),
+)
+def empty_inputs_of_a_module_give_empty_outputs_or_raise(trial: Trial) -> None:
+    """No queries and an empty batch give a module an output of that size or an error, never other numbers."""
+    try:
+        result = trial.run()
+    except Raised:
+        return
+    trial.agrees(result)

@@ -1,0 +1,252 @@
+"""pytest: what a test module registered becomes collectors and items, and records become reports.
+
+    tests/test_attention.py            pytest's Module
+        flash                          RegisteredImplementation
+            MASK-003[fp32]             RuleItem
+
+Each item puts its record on its report as one ASCII JSON string, the only form that crosses the processes of
+pytest-xdist whole. Where the reports arrive, `finish` judges the declared deviations of every implementation whose
+planned records all came.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pytest
+
+from . import story
+from .capabilities import Capabilities
+from .deviations import Deviation
+from .dtypes import DTYPES
+from .edge import safe
+from .errors import ConformanceError
+from .implementation import Implementation, registered
+from .plugin import RECORD
+from .records import Key, Outcome, Record, counts
+from .references import REFERENCES
+from .results import dump, record_line, to_record
+from .rulebook import families, get_rule
+from .runner import Examination, stale
+from .selection import plan
+
+LONGEST_NAME = 200
+LONGEST_TEXT = 100_000
+
+
+class NotConforming(ConformanceError):
+    """A rule that does not hold or could not be judged. Its text is all that pytest shows, `summary` one line of it."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(failure_text(record))
+        self.summary = one_line(story.first_line(record))
+
+
+def failure_text(record: Record) -> str:
+    """Return the text of an item: one line for a rule that was not run, else the record's line and its story."""
+    if record.outcome is Outcome.NOT_RUN:
+        return one_line(f"{record.key} was not run: {record.message}")
+    return safe(f"{record.implementation}: {record.key} {record.outcome}\n\n{record.message}", LONGEST_TEXT)
+
+
+def one_line(text: str) -> str:
+    """Return text that crosses processes, in one line."""
+    return " ".join(safe(text, LONGEST_TEXT).split())
+
+
+def collect(module: pytest.Module) -> Iterator[RegisteredImplementation]:
+    """Yield a collector for each implementation that the module itself registered, in order."""
+    register_markers(module.config)
+    for name, implementation in node_names(registered(vars(module.obj))):
+        yield RegisteredImplementation.from_parent(module, name=name, implementation=implementation)
+
+
+def node_names(entries: Iterable[tuple[str, Implementation]]) -> Iterator[tuple[str, Implementation]]:
+    """Yield the entries under names that are unique, printable and can be typed as part of a node id."""
+    used: set[str] = set()
+    for position, (name, implementation) in enumerate(entries, 1):
+        plain = node_name(name) or f"implementation{position}"
+        unique, count = plain, 1
+        while unique in used:
+            count += 1
+            unique = f"{plain}#{count}"
+        used.add(unique)
+        yield unique, implementation
+
+
+def node_name(name: str) -> str:
+    """Return a name as pytest can select it: without `::`, which separates nodes, and `[`, which ends them."""
+    clean = safe(str(name), LONGEST_NAME).replace("\n", "\\n").translate({ord("["): "(", ord("]"): ")"})
+    return re.sub(":{2,}", ":", clean).strip(": ")
+
+
+_MARKED = pytest.StashKey[bool]()
+
+
+def register_markers(config: pytest.Config) -> None:
+    """Make the markers of the catalogue known to `--strict-markers`, once per run."""
+    if config.stash.get(_MARKED, False):
+        return
+    config.stash[_MARKED] = True
+    for word in (*families(), *DTYPES):
+        config.addinivalue_line("markers", f"{marker(word)}: a {word} rule about an implementation")
+
+
+def marker(word: str) -> str:
+    """Return the marker of a family or dtype."""
+    return f"attention_{word.lower()}"
+
+
+class RegisteredImplementation(pytest.Collector):
+    """What one call of `register` returned."""
+
+    def __init__(self, *, implementation: Implementation, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.implementation = implementation
+        self.examination = Examination(implementation, name=self.nodeid)
+        self.keys = plan(implementation, tier=self.config.getoption("attention_tier"))
+
+    def collect(self) -> Iterator[RuleItem]:
+        """Yield an item for each rule and dtype of the plan."""
+        for key in self.keys:
+            yield RuleItem.from_parent(self, name=str(key), key=key, owner=self)
+
+    def sent(self, record: Record) -> str:
+        """Return a record with what its receiver has to know of the implementation, as ASCII JSON."""
+        entries = [asdict(entry) for entry in self.implementation.deviations]
+        line = {"device": self.implementation.device, "planned": len(self.keys), "deviations": entries}
+        return dump({**line, "record": record_line(record)})
+
+
+class RuleItem(pytest.Item):
+    """One rule in one dtype. `record` is None until it ran; `reason` says why it was skipped or may depart."""
+
+    def __init__(self, *, key: Key, owner: RegisteredImplementation, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.key, self.owner = key, owner
+        self.rule = get_rule(key.rule)
+        self.record: Record | None = None
+        self.reason = ""
+        self.add_marker("attention")
+        for word in filter(None, (self.rule.family, key.dtype)):
+            self.add_marker(marker(word))
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        """Return the test module and what failures are headed with."""
+        return self.path, 0, f"{self.owner.name} {self.key}"
+
+    def runtest(self) -> None:
+        """Make the record. Raises NotConforming, or skips."""
+        record = self.record = self.owner.examination.run_one(self.rule, self.key.dtype)
+        if record.bad:
+            raise NotConforming(record)
+        if record.outcome is Outcome.NOT_APPLICABLE:
+            self.reason = one_line(f"not applicable: {record.message}")
+            pytest.skip(self.reason)
+        entry = self.owner.examination.deviation_for(self.key)
+        if record.outcome is Outcome.DEVIATION and entry is not None:
+            self.reason = one_line(f"{entry.reason} ({entry.link})" if entry.link else entry.reason)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the story alone, located in the test module; anything else is shown as usual."""
+        if not isinstance(excinfo.value, NotConforming):
+            return super().repr_failure(excinfo, style)
+        shown = excinfo.getrepr(style="value")
+        if shown.reprcrash is not None:
+            shown.reprcrash.path, shown.reprcrash.lineno = str(self.path), 1
+            shown.reprcrash.message = excinfo.value.summary
+        return shown
+
+    def complete_attention_report(self, report: pytest.TestReport) -> None:
+        """Put the record on the report. A deviation is set here, where `--runxfail` does not reach it."""
+        record = self.record
+        if report.when != "call" or record is None:
+            return
+        setattr(report, RECORD, self.owner.sent(record))
+        if record.outcome is Outcome.NOT_APPLICABLE and report.skipped:
+            report.longrepr = (str(self.path), 1, f"Skipped: {self.reason}")
+        if record.outcome is Outcome.DEVIATION and report.passed:
+            report.outcome = "skipped"
+            report.wasxfail = self.reason
+            report.longrepr = failure_text(record)
+
+
+# Where the reports arrive
+
+
+@dataclass
+class Arrived:
+    """What came of one implementation: `planned` is the number of keys that a full run has."""
+
+    name: str
+    device: str
+    planned: int
+    deviations: tuple[Deviation, ...]
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no record is missing: nothing was deselected, skipped as a whole, or lost."""
+        return len({record.key for record in self.records}) == self.planned
+
+    def stale(self) -> list[str]:
+        """Return a sentence for each stale deviation; none unless all records came."""
+        if not self.deviations or not self.complete:
+            return []
+        # The implementation may live in a worker process: only its name, device and deviations are known here.
+        known = Implementation(
+            type(self), REFERENCES["attention"], Capabilities(), name=self.name, device=self.device,
+            deviations=self.deviations,
+        )  # fmt: skip
+        return [safe(sentence) for sentence in stale(known, self.records)]
+
+
+def arrivals(texts: Iterable[str]) -> list[Arrived]:
+    """Return what the reports of a session hold, by implementation."""
+    found: dict[str, Arrived] = {}
+    for text in texts:
+        line = json.loads(text)
+        record = to_record(line["record"])
+        if record.implementation not in found:
+            entries = tuple(Deviation(**entry) for entry in line["deviations"])
+            found[record.implementation] = Arrived(record.implementation, line["device"], line["planned"], entries)
+        found[record.implementation].records.append(record)
+    return list(found.values())
+
+
+def finish(session: pytest.Session, texts: list[str]) -> None:
+    """Fail the session over stale deviations, and have the terminal say so and count what ran."""
+    arrived = arrivals(texts)
+    problems = [sentence for entry in arrived for sentence in entry.stale()]
+    if problems and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    session.config.pluginmanager.register(Summary(count_line(arrived), problems))
+
+
+def count_line(arrived: list[Arrived]) -> str:
+    """Return one line: how many implementations, how many of their planned records, and the outcomes."""
+    total = counts(record for entry in arrived for record in entry.records)
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in total.items() if count)
+    ran, planned = sum(total.values()), sum(entry.planned for entry in arrived)
+    implementations = f"{len(arrived)} implementation{'s' if len(arrived) > 1 else ''}"
+    return f"attention conformance: {implementations}, {ran} of {planned} records: {outcomes}"
+
+
+class Summary:
+    """What the terminal adds after the tests."""
+
+    def __init__(self, line: str, problems: list[str]) -> None:
+        self.line = line
+        self.problems = problems
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Write the stale deviations, which fail the session, and the counts."""
+        if self.problems:
+            terminalreporter.write_sep("=", "stale deviations", red=True, bold=True)
+        for sentence in self.problems:
+            terminalreporter.write_line(sentence, red=True)
+        terminalreporter.write_line(self.line)

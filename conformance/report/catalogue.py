@@ -1,0 +1,63 @@
+"""The catalogue of rules on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from ..rulebook import Rule
+
+_DTYPES = {
+    "all": "every declared dtype",
+    "exact": "fp64 and fp32 where declared",
+    "first": "the first declared dtype",
+    "once": "once, whatever the dtype",
+}
+
+
+def list_rules(console: Console, rules: Iterable[Rule]) -> None:
+    """Print ids and sentences, family by family."""
+    grouped: dict[str, list[Rule]] = {}
+    for rule in sorted(rules, key=lambda rule: rule.id):
+        grouped.setdefault(rule.family, []).append(rule)
+    for family, members in grouped.items():
+        console.print(Text(family, "bold"))
+        listed = Table.grid(padding=(0, 2))
+        for rule in members:
+            listed.add_row(Text(rule.id, no_wrap=True), Text(rule.sentence + (" (thorough)" if rule.thorough else "")))
+        console.print(Padding(listed, (0, 0, 1, 2)))
+    console.print(Text(f"{sum(map(len, grouped.values()))} rules; attention-conformance rules ID shows one of them."))
+
+
+def show_rule(console: Console, rule: Rule) -> None:
+    """Print one rule with everything that is known of it."""
+    console.print(Text.assemble((rule.id, "bold"), "  ", rule.sentence))
+    if rule.reason:
+        console.print(Text(rule.reason))
+    console.print()
+    facts = Table.grid(padding=(0, 2))
+    for name, text in _facts(rule).items():
+        facts.add_row(Text(name, no_wrap=True), Text(text))
+    console.print(facts)
+
+
+def _facts(rule: Rule) -> dict[str, str]:
+    facts = {
+        "source": rule.source,
+        "judges": f"the convention {rule.convention}" if rule.convention else "",
+        "runs in": f"{_DTYPES[rule.dtypes]}; modes {', '.join(rule.modes)}; {' and '.join(rule.kinds)}s",
+        "tier": "thorough only" if rule.thorough else "default",
+        "needs": _needs(rule.needs),
+        "depends on": ", ".join(rule.depends) and f"the conventions {', '.join(rule.depends)}",
+        "cases": "\n".join(case.describe() for case in rule.cases),
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _needs(needs: Mapping[str, tuple[Any, ...]]) -> str:
+    return "; ".join(f"{name} in {', '.join(map(str, values))}" for name, values in needs.items())

@@ -1,0 +1,313 @@
+"""The parent's side of an audit: implementations judged in child processes, so that each costs at most itself.
+
+A task is a batch of targets that one child works through. The child says what it is about to do before it does it
+and sends each result as it comes; when it dies, the record in flight becomes an `error`, the rest of that
+implementation `not-run`, and a fresh child goes on with the next. The parent knows the plan: nothing is lost silently.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .child import Child, Death
+from .errors import ConformanceError
+from .records import Key, Outcome, Record, Verdict, counts
+from .results import (
+    Audited,
+    Described,
+    Judged,
+    Line,
+    described_line,
+    diagnoses,
+    judged_line,
+    record_line,
+    to_described,
+    to_judged,
+    to_record,
+    unloadable,
+)
+from .rulebook import get_rule
+
+TIMEOUT = 60.0
+"""Seconds that one record may take unless told otherwise."""
+
+Emit = Callable[[Line], None]
+
+
+class WorkerFailed(ConformanceError, RuntimeError):
+    """A worker process did not start: nothing can be judged."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch of targets, each with its settings, and how to judge them."""
+
+    targets: tuple[tuple[str, Mapping[str, Any]], ...]
+    tier: str = "default"
+    select: tuple[str, ...] = ()
+    timeout: float = TIMEOUT
+    folder: str = field(default_factory=os.getcwd)
+    threads: int | None = None
+
+
+@dataclass
+class _Pending:
+    """A target that is not finished: the names it turned out to hold, and those that are done."""
+
+    text: str
+    settings: Mapping[str, Any]
+    names: list[str] | None = None
+    done: set[str] = field(default_factory=set)
+
+    @property
+    def finished(self) -> bool:
+        return self.names is not None and self.done >= set(self.names)
+
+
+@dataclass
+class _Current:
+    """The implementation that the child works on."""
+
+    name: str
+    keys: list[Key] = field(default_factory=list)
+    records: dict[Key, Record] = field(default_factory=dict)
+    running: Key | None = None
+
+    @property
+    def missing(self) -> list[Key]:
+        return [key for key in self.keys if key not in self.records]
+
+
+class _Batch:
+    """Works through one task with as many children as it takes."""
+
+    def __init__(self, task: Task, emit: Emit, stopped: threading.Event) -> None:
+        self.task, self.emit, self.stopped = task, emit, stopped
+        self.pending = [_Pending(text, settings) for text, settings in task.targets]
+        self.current: _Current | None = None
+        self.ready = False
+
+    def run(self) -> None:
+        while self.pending and not self.stopped.is_set():
+            self.ready = False
+            child = Child(self._order(), self.task.folder, self.task.timeout, self.task.threads)
+            try:
+                self._listen(child)
+            finally:
+                child.end()
+            if self.pending and not self.stopped.is_set():
+                self._bury(child.death())
+
+    def _order(self) -> Line:
+        task = self.task
+        targets = [{"text": each.text, "settings": each.settings, "skip": sorted(each.done)} for each in self.pending]
+        order = {"targets": targets, "tier": task.tier, "select": list(task.select)}
+        return {**order, "timeout": task.timeout, "folder": task.folder}
+
+    def _listen(self, child: Child) -> None:
+        for event in child.events(self.stopped):
+            if event["type"] == "done":
+                return
+            self._heard(event)
+
+    def _heard(self, event: Line) -> None:
+        """Take one event from the child."""
+        kind = event["type"]
+        if kind == "ready":
+            self.ready = True
+        elif kind == "unloadable":
+            self._unloadable(event["target"], event["why"])
+            self.pending.pop(0)
+        elif kind == "loaded":
+            self.pending[0].names = event["names"]
+        elif kind == "implementation":
+            self.current = _Current(event["name"])
+            self.emit(event)
+        elif self.current is not None and event["implementation"] == self.current.name:
+            self._heard_of(self.current, event)
+
+    def _heard_of(self, current: _Current, event: Line) -> None:
+        kind = event["type"]
+        if kind == "plan":
+            current.keys = [Key(rule, dtype) for rule, dtype in event["keys"]]
+            self.emit({"type": "planned", "implementation": current.name, "records": len(current.keys)})
+        elif kind == "start":
+            current.running = Key(event["rule"], event["dtype"])
+        elif kind == "record":
+            record = to_record(event)
+            current.records[record.key] = record
+            current.running = None
+            self.emit(event)
+        elif kind == "verdict":
+            lost = current.missing
+            if lost:
+                self._fill(current, lost[0], "its record never came")
+            self._finish(current, Verdict.BROKEN if lost else Verdict(event["verdict"]), tuple(event["stale"]))
+
+    def _finish(self, current: _Current, verdict: Verdict, stale: tuple[str, ...] = ()) -> None:
+        records = current.records.values()
+        self.emit(judged_line(Judged(current.name, verdict, counts(records), diagnoses(records), stale)))
+        self.current = None
+        self._done(current.name)
+
+    def _done(self, name: str) -> None:
+        self.pending[0].done.add(name)
+        if self.pending[0].finished:
+            self.pending.pop(0)
+
+    def _unloadable(self, name: str, why: str) -> None:
+        described, judged = unloadable(name, why)
+        self.emit(described_line(described))
+        self.emit(judged_line(judged))
+
+    # After a death
+
+    def _bury(self, death: Death) -> None:
+        """Write down what a dead child leaves behind."""
+        if not self.ready:
+            raise WorkerFailed(
+                f"a worker process did not start ({death.how}). It needs this Python, torch and this package: try "
+                f"python -c 'import attention_conformance.worker'. It said:\n{death.said}"
+            )
+        current, target = self.current, self.pending[0]
+        if current is not None:
+            at = current.running or next(iter(current.missing), None)
+            if at is not None:
+                self._fill(current, at, f"{death.how}{death.where}")
+            self._finish(current, Verdict.BROKEN)
+        elif target.names is None:
+            self._unloadable(target.text, f"{target.text}: while it was loaded, {death.how}{death.where}.")
+            self.pending.pop(0)
+        else:
+            name = next(name for name in target.names if name not in target.done)
+            self._unloadable(name, f"{name}: before anything was judged, {death.how}{death.where}.")
+            self._done(name)
+
+    def _fill(self, current: _Current, at: Key, how: str) -> None:
+        """Write the record at which it ended as an error, and all others that are missing as not run."""
+        for key in [at, *(key for key in current.missing if key != at)]:
+            if key == at:
+                outcome, message = Outcome.ERROR, f"{get_rule(key.rule).sentence}\n  seen      {how}"
+            else:
+                outcome, message = Outcome.NOT_RUN, f"{at}: {how}"
+            record = Record(current.name, key.rule, key.dtype, None, outcome, message, None, (), 0.0)
+            current.records[key] = record
+            self.emit(record_line(record))
+
+
+def work_through(task: Task, emit: Emit, stopped: threading.Event | None = None) -> None:
+    """Judge a batch in children of this process and emit lines as they come, `planned` lines among them.
+
+    Setting `stopped` ends it, and the child, early. Raises WorkerFailed.
+    """
+    _Batch(task, emit, stopped or threading.Event()).run()
+
+
+def run_task(task: str) -> list[str]:
+    """Work through a task given as JSON and return its lines as JSON: what an executor is given to run."""
+    fields = json.loads(task)
+    targets = tuple((text, settings) for text, settings in fields.pop("targets"))
+    fields["select"] = tuple(fields["select"])
+    lines: list[str] = []
+    work_through(Task(targets, **fields), lambda line: lines.append(json.dumps(line)))
+    return lines
+
+
+def batches(targets: Iterable[tuple[str, Mapping[str, Any]]], number: int, **how: Any) -> list[Task]:
+    """Deal targets out to `number` tasks, in turn; a target that occurs twice is judged once."""
+    unique = {text: (text, settings) for text, settings in targets}
+    number = max(1, min(number, len(unique)))
+    dealt = [tuple(list(unique.values())[start::number]) for start in range(number)]
+    return [Task(each, threads=max(1, (os.cpu_count() or 1) // number), **how) for each in dealt if each]
+
+
+def lines(tasks: Sequence[Task], executor: Executor | None = None) -> Iterator[Line]:
+    """Yield the lines of some tasks as they come: from threads of this process, or from an executor task by task.
+
+    Closing the iterator, as Ctrl-C does, ends the children. Raises WorkerFailed.
+    """
+    if executor is None:
+        yield from _from_threads(tasks)
+        return
+    for future in [executor.submit(run_task, json.dumps(asdict(task))) for task in tasks]:
+        for line in future.result():
+            yield json.loads(line)
+
+
+def _from_threads(tasks: Sequence[Task]) -> Iterator[Line]:
+    arrived: queue.Queue[Line | BaseException | None] = queue.Queue()
+    stopped = threading.Event()
+
+    def work(task: Task) -> None:
+        try:
+            work_through(task, arrived.put, stopped)
+            arrived.put(None)
+        except BaseException as error:  # noqa: BLE001 - raised again where the lines are read
+            arrived.put(error)
+
+    threads = [threading.Thread(target=work, args=(task,), daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    try:
+        running = len(threads)
+        while running:
+            try:
+                line = arrived.get(timeout=0.5)  # without it Windows would not hear Ctrl-C
+            except queue.Empty:
+                continue
+            if isinstance(line, BaseException):
+                raise line
+            if line is None:
+                running -= 1
+            else:
+                yield line
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join()
+
+
+def gather(lines: Iterable[Line]) -> Iterator[Audited]:
+    """Yield each implementation when its verdict comes."""
+    described: dict[str, Described] = {}
+    records: dict[str, list[Record]] = {}
+    for line in lines:
+        if line["type"] == "implementation":
+            described[line["name"]] = to_described(line)
+        elif line["type"] == "record":
+            records.setdefault(line["implementation"], []).append(to_record(line))
+        elif line["type"] == "verdict":
+            name = line["implementation"]
+            yield Audited(described.pop(name), tuple(records.pop(name, ())), to_judged(line))
+
+
+def audit_many(
+    targets: Iterable[str | tuple[str, Mapping[str, Any]]],
+    executor: Executor | None = None,
+    *,
+    workers: int = 1,
+    tier: str = "default",
+    select: Iterable[str] = (),
+    timeout: float = TIMEOUT,
+) -> Iterator[Audited]:
+    """Judge targets, each given as text or as (text, keywords of `register`), and yield each as it is finished.
+
+    They are dealt out to `workers` tasks; each task runs in its own child process. With an `executor` (of
+    `concurrent.futures`, or anything with its `submit`) the tasks run there, and each starts its child there. A
+    record may take `timeout` seconds. A target that cannot be loaded comes as `loaded == False`.
+
+    Raises UnknownRule for a selection that selects nothing, WorkerFailed if no child starts.
+    """
+    from .selection import check_selection
+
+    pairs = [(target, {}) if isinstance(target, str) else target for target in targets]
+    chosen = tuple(sorted(check_selection(select)))
+    tasks = batches(pairs, workers, tier=tier, select=chosen, timeout=timeout)
+    yield from gather(lines(tasks, executor))
