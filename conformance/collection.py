@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -79,9 +81,10 @@ def node_names(entries: Iterable[tuple[str, Implementation]]) -> Iterator[tuple[
 
 
 def node_name(name: str) -> str:
-    """Return a name as pytest can select it: without `::`, which separates nodes, and `[`, which ends them."""
+    """Return a name as pytest can select it: without `::`, which separates nodes, and `[`, which ends their names."""
     clean = safe(str(name), LONGEST_NAME).replace("\n", "\\n").translate({ord("["): "(", ord("]"): ")"})
-    return re.sub(":{2,}", ":", clean).strip(": ")
+    # pytest 8 refuses ids with `::()` in them.
+    return re.sub(":{2,}", ":", clean.lstrip(":() ")).strip(": ")
 
 
 _MARKED = pytest.StashKey[bool]()
@@ -113,7 +116,8 @@ class RegisteredImplementation(pytest.Collector):
     def collect(self) -> Iterator[RuleItem]:
         """Yield an item for each rule and dtype of the plan."""
         for key in self.keys:
-            yield RuleItem.from_parent(self, name=str(key), key=key, owner=self)
+            # Given whole, because pytest 9.2 tells `[fp32]` apart only in ids that it parses; --lf compares those.
+            yield RuleItem.from_parent(self, name=str(key), nodeid=f"{self.nodeid}::{key}", key=key, owner=self)
 
     def sent(self, record: Record) -> str:
         """Return a record with what its receiver has to know of the implementation, as ASCII JSON."""
@@ -141,7 +145,8 @@ class RuleItem(pytest.Item):
 
     def runtest(self) -> None:
         """Make the record. Raises NotConforming, or skips."""
-        record = self.record = self.owner.examination.run_one(self.rule, self.key.dtype)
+        with warnings_made_safe():
+            record = self.record = self.owner.examination.run_one(self.rule, self.key.dtype)
         if record.bad:
             raise NotConforming(record)
         if record.outcome is Outcome.NOT_APPLICABLE:
@@ -173,6 +178,19 @@ class RuleItem(pytest.Item):
             report.outcome = "skipped"
             report.wasxfail = self.reason
             report.longrepr = failure_text(record)
+
+
+@contextmanager
+def warnings_made_safe() -> Iterator[None]:
+    """Pass on what is warned of meanwhile in safe text: a lone surrogate in it ends a worker of pytest-xdist."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for entry in caught:
+        message, category, text = entry.message, entry.category, str(entry.message)
+        if text != safe(text, LONGEST_TEXT):
+            category = next(base for base in category.__mro__ if base.__module__ == "builtins")
+            message = safe(f"{entry.category.__name__}: {text}", LONGEST_TEXT)
+        warnings.warn_explicit(message, category, safe(entry.filename), entry.lineno)
 
 
 # Where the reports arrive

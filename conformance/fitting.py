@@ -58,10 +58,10 @@ def _excluded(case: Case, own: Capabilities, module: bool) -> str | None:
     for option in ("scale", "bias", "window", "softcap", "dropout"):
         if getattr(case, option) is not None and option not in own.options:
             return "options"
-    return _excluded_mask(case, own)
+    return _excluded_mask(case, own, module)
 
 
-def _excluded_mask(case: Case, own: Capabilities) -> str | None:
+def _excluded_mask(case: Case, own: Capabilities, module: bool) -> str | None:
     mask = case.mask
     causal = case.causal or (own.causal or "").startswith("always")
     if mask is None:
@@ -71,6 +71,9 @@ def _excluded_mask(case: Case, own: Capabilities) -> str | None:
         return "mask"
     if causal and own.causal_with_mask != "and":
         return "causal_with_mask"
+    if mask.axes == "HLS" and module:
+        # Modules differ on three axes: some take one mask per sample there.
+        return "layout"
     if accepted[0] != "lengths" and masks.choose_pattern(own.mask_shapes, mask.axes) is None:
         return "mask_shapes"
     if case.may_have_empty_rows and own.empty_row == "error":

@@ -110,7 +110,7 @@ def make(case: Case, module: bool, dtype: str) -> Inputs:
     upstream = torch.randn((*lead, case.queries, shapes.value[-1]), generator=generator, dtype=torch.float64)
     weight_lead = (case.batch, case.heads) if module else lead
     upstream_weights = torch.randn((*weight_lead, case.queries, case.keys), generator=generator, dtype=torch.float64)
-    parameters = _parameters(case, dtype, generator) if module else None
+    parameters = _parameters(case.heads, case.width, case.values in values.AS_THEY_ARE, dtype) if module else None
     return Inputs(
         case, dtype, query, key, value, allowed, finite, bias,
         _rounded(upstream, dtype), _rounded(upstream_weights, dtype), parameters,
@@ -136,9 +136,11 @@ def _rounded(tensor: Tensor, dtype: str) -> Tensor:
     return tensor.to(torch_dtype(dtype))
 
 
-def _parameters(case: Case, dtype: str, generator: torch.Generator) -> Drawn:
-    model, width = case.heads * case.width, case.width
-    if case.values in values.AS_THEY_ARE:
+@lru_cache(maxsize=256)
+def _parameters(heads: int, width: int, identity: bool, dtype: str) -> Drawn:
+    """Return the parameters for a module of these heads, the same for every case of theirs."""
+    model, generator = heads * width, torch.Generator().manual_seed(heads * 1000 + width)
+    if identity:
         full = {role: torch.eye(model, dtype=torch.float64) for role in ROLES}
         head = {role: torch.eye(width, dtype=torch.float64) for role in ROLES}
         return Drawn(_all(full, dtype), _all(head, dtype), _all({r: torch.zeros(model).double() for r in ROLES}, dtype))

@@ -60,6 +60,18 @@ def _empty_all(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return torch.zeros(shape, dtype=torch.bool)
 
 
+def _islands(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Row i sees four keys from i / L of the length on: whole blocks before and behind are hidden."""
+    starts = torch.arange(shape[-2]) * shape[-1] // max(shape[-2], 1)
+    offset = torch.arange(shape[-1]) - starts[:, None]
+    return ((offset >= 0) & (offset < 4)).expand(shape).clone()
+
+
+def _late(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Only the last three keys are seen."""
+    return (torch.arange(shape[-1]) >= shape[-1] - 3).expand(shape).clone()
+
+
 def _tail_hidden(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """The last three keys are hidden from everybody."""
     return (torch.arange(shape[-1]) < max(1, shape[-1] - 3)).expand(shape).clone()
@@ -80,6 +92,8 @@ CONTENTS: Mapping[str, Callable[[tuple[int, ...], torch.Generator], Tensor]] = {
     "empty everywhere": _empty_all,
     "tail hidden": _tail_hidden,
     "last key only": _last_only,
+    "islands": _islands,
+    "last three": _late,
 }
 
 

@@ -37,6 +37,8 @@ def dtypes_of(rule: Rule, own: Capabilities) -> tuple[str | None, ...]:
         return (None,)
     if rule.dtypes == "exact":
         return tuple(dtype for dtype in own.dtypes if dtype in ("fp64", "fp32")) or own.dtypes
+    if rule.dtypes == "wide":
+        return tuple(dtype for dtype in own.dtypes if dtype != "fp16")
     if rule.dtypes == "first":
         return (own.dtypes[0],)
     return own.dtypes

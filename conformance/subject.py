@@ -58,7 +58,7 @@ class Subject:
         self.capabilities = implementation.capabilities
         self.dtype = dtype
         self.mode = mode
-        self._modules: dict[int, tuple[nn.Module, object]] = {}
+        self._modules: dict[tuple[str, int], tuple[nn.Module, object]] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
 
     def in_mode(self, mode: str) -> Subject:
@@ -112,12 +112,12 @@ class Subject:
         return module.train(self.mode == "train")
 
     def module(self, inputs: Inputs) -> nn.Module:
-        """Return the module for these inputs, made once per parameters."""
-        identity = id(inputs.parameters)
-        if identity not in self._modules:
+        """Return the module for these inputs, made once per case and parameters."""
+        key = (inputs.case.name, id(inputs.parameters))
+        if key not in self._modules:
             # The parameters are kept beside the module, so that no other object can take their identity.
-            self._modules[identity] = (self.fresh(inputs), inputs.parameters)
-        return self._modules[identity][0].train(self.mode == "train")
+            self._modules[key] = (self.fresh(inputs), inputs.parameters)
+        return self._modules[key][0].train(self.mode == "train")
 
     # Calls
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .cases import Case
-from .comparing import Departure, NotApplicable, require_dtype, require_equal, require_near
+from .comparing import Departure, NotApplicable, require_dtype, require_equal, require_near, require_shape
 from .edge import foreign
 from .expectations import Expectation, Near, expect
 from .fitting import Excluded, fit
@@ -32,6 +32,7 @@ class Trial:
         self.capabilities = subject.capabilities
         self.is_module = subject.implementation.is_module
         self.ratio: float | None = None
+        self.module: nn.Module | None = None
 
     @property
     def inputs(self) -> Inputs:
@@ -48,11 +49,20 @@ class Trial:
             raise NotApplicable(fitted.capability)
         other = Trial(self.subject, fitted)
         other._note = self._note  # type: ignore[method-assign]
+        other.module = self.module
         return other
+
+    def keep_module(self) -> None:
+        """Use one new module for every call of this trial and of those made by `at`; nothing to do for a kernel.
+
+        Parameters depend on the sizes of heads only, so that cases of equal heads can share a module.
+        """
+        if self.is_module:
+            self.module = self.subject.fresh(self.inputs)
 
     def run(self, inputs: Inputs | None = None) -> Result:
         """Call the implementation with the inputs of the case, or changed ones."""
-        return self.subject.run(self.inputs if inputs is None else inputs)
+        return self.subject.run(self.inputs if inputs is None else inputs, self.module)
 
     def expectation(self, inputs: Inputs | None = None) -> Expectation:
         """Return what a sound implementation gives."""
@@ -90,6 +100,8 @@ class Trial:
             raise NotApplicable(f"second={second!r}")
         if result.second is None:
             raise Departure("no second result was returned", inputs=inputs or self.inputs, declare="second=None")
+        shape = tuple(self.expectation(inputs).truth.weights.shape)
+        require_shape(what="second result (weights)", actual=result.second, shape=shape, inputs=inputs or self.inputs)
         return result.second
 
     # Gradients
@@ -115,9 +127,9 @@ class Trial:
     def _target(self, result: Result, inputs: Inputs, through: str) -> tuple[Tensor, Tensor]:
         if through == "output":
             require_dtype(what="output", actual=result.output, dtype=self.dtype, inputs=inputs)
-            return result.output, inputs.upstream.to(result.output.device)
+            return result.output, _copy(inputs.upstream).to(result.output.device)
         second = self.weights(result, inputs)
-        return second, inputs.upstream_weights.to(second.device, second.dtype)
+        return second, inputs.upstream_weights.clone().to(second.device, second.dtype)
 
     def input_gradients(self, result: Result, inputs: Inputs | None = None, through: str = "output") -> dict[str, Tensor]:
         """Return the gradients of the inputs and the bias in canonical axes; a missing one is a Departure."""
@@ -159,6 +171,15 @@ class Trial:
         subject = Subject(changed, self.dtype, self.mode)
         subject._modules, subject._layouts = self.subject._modules, self.subject._layouts
         return Trial(subject, self.case)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """Return a copy with the strides of the original, so that foreign code cannot write into a shared tensor."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor) if _dense(tensor) else tensor
+
+
+def _dense(tensor: Tensor) -> bool:
+    return all(stride > 0 for stride in tensor.stride())
 
 
 def _summed(expected: Mapping[str, Near], shared: str) -> dict[str, Near]:

@@ -133,6 +133,7 @@ BUILT: Mapping[str, Callable[[Shapes, torch.Generator], Drawn]] = {
     "equal keys": _equal_keys,
     "scores -20": _level(-20.0),
     "scores 120": _level(120.0),
+    "scores -32768": _level(-32768.0),
     "two keys": _two_keys,
     "needles": _needles,
     "identity value": _identity_value,
@@ -140,7 +141,7 @@ BUILT: Mapping[str, Callable[[Shapes, torch.Generator], Drawn]] = {
     "duplicate keys": _duplicate_keys,
 }
 
-EXACT_SCORES = frozenset({"scores -20", "scores 120", "two keys", "zero query", "ones value, zero query"})
+EXACT_SCORES = frozenset({"scores -20", "scores 120", "scores -32768", "two keys", "zero query", "ones value, zero query"})
 """Families whose scores are exact in every dtype when D is a power of 16 (so that its fourth root is exact as well)."""
 
 AS_THEY_ARE = EXACT_SCORES | set(BUILT)

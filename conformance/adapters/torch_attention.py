@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..deviations import Deviation
@@ -12,6 +14,9 @@ from .adapter import Adapter
 _SDPA = "torch.nn.functional:scaled_dot_product_attention"
 _MHA = "torch.nn:MultiheadAttention"
 
+_SINCE_2_5 = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2]) >= (2, 5)
+"""torch 2.5 brought grouped heads, and zeros for rows without a key on every path."""
+
 
 def sdpa(
     function: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
@@ -19,7 +24,8 @@ def sdpa(
 ) -> Any:  # fmt: skip
     """Call scaled_dot_product_attention; query (..., H, L, D), key (..., H or fewer, S, D)."""
     grouped = query.dim() > 2 and key.dim() > 2 and query.shape[-3] > key.shape[-3]
-    return function(query, key, value, mask, is_causal=causal, scale=scale, enable_gqa=grouped)
+    more = {"enable_gqa": True} if grouped and _SINCE_2_5 else {}
+    return function(query, key, value, mask, is_causal=causal, scale=scale, **more)
 
 
 def sdpa_math(
@@ -67,10 +73,12 @@ def mha_self(
 
 _ALL = ("fp64", "fp32", "bf16", "fp16")
 
+_EMPTY_ROW = "zeros" if _SINCE_2_5 else "unspecified"
+
 _SDPA_ANSWERS: dict[str, Any] = {
-    "heads": "grouped",
+    "heads": "grouped" if _SINCE_2_5 else "equal",
     "mask": ("bool", "additive"),
-    "empty_row": "zeros",
+    "empty_row": _EMPTY_ROW,
     "causal": "top-left",
     "second": None,
     "options": ("scale",),
@@ -94,11 +102,18 @@ _MHA_ANSWERS: dict[str, Any] = {
 }
 
 _VALUE_LENGTH = Deviation(
-    "ERRORS-002",
+    "ERRORS-007",
     "The fused CPU kernel takes the number of keys from the value and does not compare it with the key: a shorter "
     "value drops keys silently, a longer one reads memory past the end of the key.",
     link="https://github.com/pytorch/pytorch/pull/193728",
     when="device == cpu",
+)
+_SWALLOWED_NAN = Deviation(
+    "NUMERIC-011",
+    "The fused CPU kernel gives zeros for a query that holds NaN where there are fewer keys than fit into one vector "
+    "of the processor, so that a fault further up shows nowhere.",
+    link="https://github.com/pytorch/pytorch/issues/141128",
+    when="device == cpu and torch >= 2.5",
 )
 _FAST_PATH = (
     "In eval mode without gradients, one tensor for all three inputs takes a native fast path, which gives NaN for a "
@@ -117,8 +132,8 @@ TORCH_ADAPTERS: tuple[Adapter, ...] = (
     ),
     Adapter(
         _MHA, "batch_first=True, need_weights=False", mha,
-        {**_MHA_ANSWERS, "empty_row": "zeros", "second": None, "gradient": "once"}, build=batch_first,
-        reference="MultiHeadAttention",
+        {**_MHA_ANSWERS, "empty_row": _EMPTY_ROW, "second": None, "gradient": "once"}, build=batch_first,
+        reference="MultiHeadAttention", deviations=(_SWALLOWED_NAN,),
     ),
     Adapter(
         _MHA, "batch_first=True, need_weights=True, average_attn_weights=False", mha_weights,
@@ -127,7 +142,7 @@ TORCH_ADAPTERS: tuple[Adapter, ...] = (
     ),
     Adapter(
         _MHA, "batch_first=True, need_weights=False, query, key and value are one tensor", mha_self,
-        {**_MHA_ANSWERS, "inputs": "self", "empty_row": "zeros", "second": None, "gradient": "once"}, variant="self",
+        {**_MHA_ANSWERS, "inputs": "self", "empty_row": _EMPTY_ROW, "second": None, "gradient": "once"}, variant="self",
         build=batch_first, reference="MultiHeadAttention",
         deviations=tuple(Deviation(rule, _FAST_PATH, link=_FAST_PATH_LINK) for rule in ("MASK-002", "MASK-011")),
     ),

@@ -37,14 +37,14 @@ _STYLES: Mapping[Verdict, str] = {
     Verdict.BROKEN: "bold red",
 }
 _TOLD = (Outcome.FAILED, Outcome.ERROR)
-_PIPED_WIDTH = 160
+_PIPED_WIDTH = 1000
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console that reads no markup, and keeps tables as wide as they are where there is no terminal."""
+    """Return a console that reads no markup; where there is no terminal, it breaks no line of a table."""
     console = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
-        console.width = max(console.width, _PIPED_WIDTH)
+        console.width = _PIPED_WIDTH
     return console
 
 
@@ -146,7 +146,7 @@ def _ratio(ratio: float | None) -> str:
 
 def _tell(console: Console, audited: Audited, limit: int | None) -> None:
     bad = _by_rule(record for record in audited.records if record.outcome in _TOLD)
-    deviating = _by_rule(record for record in audited.records if record.outcome is Outcome.DEVIATION)
+    deviating = [record for record in audited.records if record.outcome is Outcome.DEVIATION]
     not_run = [record for record in audited.records if record.outcome is Outcome.NOT_RUN]
     if not (bad or deviating or not_run):
         return
@@ -158,10 +158,11 @@ def _tell(console: Console, audited: Audited, limit: int | None) -> None:
     left = list(bad)[limit:] if limit is not None else []
     if left:
         _line(console, f"{len(left)} more failing rules: {_some(left)}; -v tells them all")
-    for reason, number in _reasons(not_run):
-        _line(console, f"not run: {number} records, because {reason}")
-    for rule, records in deviating.items():
-        _line(console, f"deviation {rule} ({_dtypes(records)}): {records[0].message.splitlines()[0]}")
+    for reason, records in sorted(_by_reason(not_run).items(), key=lambda item: -len(item[1])):
+        _line(console, f"not run: {len(records)} records, because {reason}")
+    for reason, records in _by_reason(deviating).items():
+        rules = "; ".join(f"{rule} ({_dtypes(group)})" for rule, group in _by_rule(records).items())
+        _line(console, f"deviation {rules}: {reason}")
 
 
 def _by_rule(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -181,12 +182,13 @@ def _story(console: Console, records: Sequence[Record]) -> None:
         _line(console, f"  also      {', '.join(others)}", indent=4)
 
 
-def _reasons(records: Iterable[Record]) -> list[tuple[str, int]]:
-    seen: dict[str, int] = {}
+def _by_reason(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Group records by the first line of their message."""
+    grouped: dict[str, list[Record]] = {}
     for record in records:
         reason = record.message.splitlines()[0] if record.message else "of no known reason"
-        seen[reason] = seen.get(reason, 0) + 1
-    return sorted(seen.items(), key=lambda item: -item[1])
+        grouped.setdefault(reason, []).append(record)
+    return grouped
 
 
 def _line(console: Console, text: str, style: str = "", *, indent: int = 2) -> None:

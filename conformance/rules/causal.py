@@ -26,6 +26,9 @@ SQUARE_CAUSAL = Case("causal, L = S", causal=True, queries=6, keys=6, value_widt
         Case("causal past a large block", causal=True, batch=1, heads=1, queries=65, keys=65),
         Case("causal, S one longer", causal=True, queries=16, keys=17),
         Case("causal, short query, long key", causal=True, batch=1, heads=2, queries=3, keys=40),
+        Case("causal, two axes", causal=True, leading="", queries=6, keys=6),
+        Case("causal, three axes", causal=True, leading="B", queries=6, keys=6),
+        Case("causal, one head", causal=True, heads=1, queries=4, keys=4),
     ),
     needs=OFFERED,
 )

@@ -63,40 +63,52 @@ def inputs_that_exceed_their_counterpart_raise(trial: Trial) -> None:
 @rule("ERRORS-003", source="Batches of 2 and 3 do not broadcast; folded into the length they mix sequences", cases=(_BASE,),
       dtypes="once", depends=(), needs={"inputs": "cross"})  # fmt: skip
 def different_batches_raise(trial: Trial) -> None:
-    """A key and value of another batch size than the query are an error."""
+    """A key and value of another batch size than the query are an error, larger or smaller."""
     inputs = trial.inputs
-    for batch in (3, 4):
-        key, value = _resized(inputs.key, 0, batch), _resized(inputs.value, 0, batch)
-        _must_raise(trial, inputs.changed(key=key, value=value), f"a query batch of {inputs.query.shape[0]} with a key batch of {batch}")
+    for queries, keys in ((2, 3), (2, 4), (4, 2)):
+        changed = inputs.changed(
+            query=_resized(inputs.query, 0, queries), key=_resized(inputs.key, 0, keys), value=_resized(inputs.value, 0, keys)
+        )
+        _must_raise(trial, changed, f"a query batch of {queries} with a key batch of {keys}")
 
 
 @rule("ERRORS-004", source="Heads of 4 and 3 neither broadcast nor group", cases=(_BASE,), dtypes="once", depends=(), kinds=("kernel",))
 def different_heads_raise(trial: Trial) -> None:
-    """A number of key heads that does not divide the number of query heads is an error."""
+    """A number of key heads that does not divide the number of query heads, or differs from that of value heads, is an error."""
     inputs = trial.inputs
     if inputs.query.dim() < 4:
         return
     key, value = _resized(inputs.key, 1, 3), _resized(inputs.value, 1, 3)
     _must_raise(trial, inputs.changed(key=key, value=value), f"{inputs.query.shape[1]} query heads with 3 key heads")
+    _must_raise(trial, inputs.changed(value=value), f"{inputs.key.shape[1]} key heads with 3 value heads")
 
 
-@rule("ERRORS-005", source="A mask of another size is read out of bounds or cropped (B057)",
-      cases=(replace(_BASE, name="bad mask", mask=Mask("random", "LS")),), dtypes="once", depends=())  # fmt: skip
+_BAD_MASKS = {
+    "LS": ((5, 7), (5, 5), (6, 6), (4, 6), (6, 5)),
+    "B1LS": ((3, 1, 5, 6), (2, 2, 5, 6), (2, 1, 6, 5)),
+    "BHLS": ((3, 4, 5, 6), (2, 2, 5, 6), (2, 3, 5, 6)),
+}
+"""Shapes of masks that fit no batch 2, heads 4, length 5 and 6 keys, by the pattern they are near to."""
+
+
+@rule("ERRORS-005", source="A mask of another size is read out of bounds, reshaped or cropped (B057)",
+      cases=tuple(replace(_BASE, name=f"bad mask {axes}", mask=Mask("random", axes)) for axes in _BAD_MASKS), dtypes="once", depends=())  # fmt: skip
 def masks_that_do_not_broadcast_raise(trial: Trial) -> None:
-    """A mask that does not broadcast to (..., L, S) is an error, larger or smaller."""
-    for queries, keys in ((0, 1), (0, -1), (1, 0), (-1, 0)):
-        delivered = trial.subject.deliver(trial.inputs)
-        mask = delivered.mask
-        if mask is None or mask.dim() < 2:
-            return
-        wrong = _resized(_resized(mask, -1, mask.shape[-1] + keys), -2, mask.shape[-2] + queries)
+    """A mask that does not broadcast to (..., L, S) is an error: longer, shorter, transposed, of other batch or heads."""
+    delivered = trial.subject.deliver(trial.inputs)
+    mask, sizes = delivered.mask, trial.inputs.sizes
+    wanted = trial.case.mask
+    if mask is None or wanted is None or mask.dim() != len(wanted.axes) or sizes["L"] != 5 or sizes["S"] != 6:
+        raise NotApplicable(f"mask_shapes={trial.capabilities.mask_shapes!r}")
+    for shape in _BAD_MASKS[wanted.axes]:
+        wrong = torch.ones(shape, dtype=mask.dtype)
         try:
             result = trial.subject.call(replace(delivered, mask=wrong), trial.inputs)
         except Raised:
             continue
         raise Departure(
-            f"a mask of shape {tuple(wrong.shape)} for {trial.inputs.query.shape[-2]} queries and "
-            f"{trial.inputs.key.shape[-2]} keys gave an output of shape {tuple(result.output.shape)} instead of an error",
+            f"a mask of shape {shape} for batch {sizes['B']}, {sizes['H']} heads, {sizes['L']} queries and "
+            f"{sizes['S']} keys gave an output of shape {tuple(result.output.shape)} instead of an error",
             inputs=trial.inputs,
         )
 
@@ -122,3 +134,12 @@ def _resized(tensor: Tensor, axis: int, size: int) -> Tensor:
     have = tensor.shape[axis]
     index = torch.arange(size) % have
     return tensor.index_select(axis % tensor.dim(), index)
+
+
+@rule("ERRORS-008", source="A linear map has one width", cases=(_BASE,), dtypes="once", depends=(), kinds=("module",))
+def inputs_of_another_width_than_the_module_raise(trial: Trial) -> None:
+    """Inputs wider or narrower than d_model are an error."""
+    inputs = trial.inputs
+    for width in (inputs.query.shape[-1] + 4, inputs.query.shape[-1] - 4):
+        resized = {name: _resized(getattr(inputs, name), -1, width) for name in ("query", "key", "value")}
+        _must_raise(trial, inputs.changed(**resized), f"inputs of width {width} for d_model {inputs.query.shape[-1]}")

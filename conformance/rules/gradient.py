@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..bounds import units
 from ..cases import EMPTY_ROW, MASKED, PER_HEAD, PLAIN, SMALL, SMALL_MASKED, SQUARE, Case, Mask, vary
-from ..comparing import Departure, NotApplicable, require_finite
+from ..comparing import Departure, NotApplicable, require_equal, require_finite
 from ..conventions import ALL_KINDS
 from ..edge import foreign
 from ..expectations import Near
@@ -148,11 +148,15 @@ def gradients_flow_through_the_weights(trial: Trial) -> None:
 @rule("GRADIENT-009", source="numerics 5, G11: the backward pass is linear; saved tensors go stale (in-place writes, buffers)",
       cases=(SMALL_MASKED,), modes=FORWARD, needs=DIFFERENTIABLE)  # fmt: skip
 def backward_can_be_repeated_and_interleaved(trial: Trial) -> None:
-    """Two calls before the first backward pass, and a second backward pass, change no gradient."""
+    """Other calls before the first backward pass, and a second backward pass, change no gradient."""
     inputs = trial.inputs
+    trial.keep_module()
     first = trial.run()
-    other = trial.at(SMALL)
+    other = trial.at(vary(SMALL, "other lengths", queries=4, keys=6))
     second = other.run()
+    if not trial.is_module:
+        wider = trial.at(vary(SMALL, "another width", width=6))
+        wider.gradients_agree(wider.run())
     trial.gradients_agree(first)
     other.gradients_agree(second)
     trial.gradients_agree(first)
@@ -242,3 +246,13 @@ def gradients_accumulate_in_leaves(trial: Trial) -> None:
         trial.near(f"twice the gradient of the {name}", trial.subject.canonical(gradient), Near(2 * near.value, 2 * near.allowed + 4 * unit * near.value.abs()))
 
 
+
+
+@rule("GRADIENT-013", source="autograd: the incoming gradient belongs to the caller", cases=(SMALL_MASKED,), modes=FORWARD,
+      needs=DIFFERENTIABLE, dtypes="once")  # fmt: skip
+def upstream_gradient_is_left_as_it_was(trial: Trial) -> None:
+    """A backward pass leaves the upstream gradient as it was."""
+    result = trial.run()
+    upstream = trial.inputs.upstream.clone()
+    foreign(torch.autograd.grad, result.output, result.delivered.query, upstream.to(result.output.dtype), retain_graph=True, allow_unused=True)
+    require_equal(what="upstream gradient after the backward pass", actual=upstream, expected=trial.inputs.upstream, inputs=trial.inputs)

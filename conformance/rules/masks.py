@@ -29,6 +29,9 @@ _ATTENDING = {"empty_row": ("uniform", "zeros", "nan", "unspecified")}
         Case("asymmetric, L = S", queries=6, keys=6, mask=Mask("random", "LS")),
         Case("large scores, masked", values="huge scores", mask=Mask("random", "BHLS")),
         Case("padding past a block", batch=3, heads=2, queries=4, keys=70, mask=Mask("padding", "B11S")),
+        Case("first blocks hidden", batch=1, heads=2, queries=3, keys=40, mask=Mask("last three", "LS")),
+        Case("whole blocks hidden", batch=1, heads=1, queries=6, keys=150, mask=Mask("islands", "LS")),
+        Case("first large blocks hidden", batch=1, heads=1, queries=2, keys=270, mask=Mask("last three", "B11S")),
     ),
 )
 def only_allowed_keys_take_part(trial: Trial) -> None:
@@ -41,7 +44,8 @@ def only_allowed_keys_take_part(trial: Trial) -> None:
     source="Document 1: the mask broadcasts to (..., L, S)",
     cases=tuple(Case(f"mask {axes}", mask=Mask("random", axes)) for axes in
                 ("LS", "11LS", "111S", "B11S", "B1LS", "1HLS", "BH1S", "BHLS"))
-    + (Case("mask B1LS, B = H", batch=4, mask=Mask("random", "B1LS")),
+    + (Case("mask HLS of a kernel", mask=Mask("random", "HLS")), Case("mask HLS of a kernel, B = H", batch=4, mask=Mask("random", "HLS")),
+       Case("mask B1LS, B = H", batch=4, mask=Mask("random", "B1LS")),
        Case("mask 1HLS, B = H", batch=4, mask=Mask("random", "1HLS")),
        Case("mask B11S, B = H = L", batch=4, queries=4, mask=Mask("random", "B11S")),
        Case("mask BHLS, B = H = L = S", batch=4, queries=4, keys=4, mask=Mask("random", "BHLS")),
@@ -205,4 +209,12 @@ def padding_hides_keys_not_queries(trial: Trial) -> None:
 @rule("MASK-013", source="Document 1: the mask broadcasts to (..., L, S)", cases=(Case("mask S", mask=Mask("random", "S")),), thorough=True)
 def masks_of_one_axis_broadcast(trial: Trial) -> None:
     """A mask of one axis (S) acts on every row."""
+    trial.agrees(trial.run())
+
+
+@rule("MASK-014", source="A fill of -1e4 is not low enough for scores below it; document 1 fills with -1e9", dtypes="wide",
+      cases=(Case("scores -32768, masked", values="scores -32768", width=16, mask=Mask("random", "LS")),
+             Case("scores -32768, padded", values="scores -32768", width=16, mask=Mask("padding", "B11S"))))  # fmt: skip
+def very_low_scores_still_win_against_hidden_ones(trial: Trial) -> None:
+    """An allowed key with a score of -32768 still takes part, and a hidden one does not."""
     trial.agrees(trial.run())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..cases import PLAIN, Case, vary
-from ..comparing import require_finite
+import torch
+from torch import Tensor
+
+from ..cases import PLAIN, Case
+from ..comparing import Departure, require_finite
 from ..rulebook import rule
 from ..trial import Trial
-
-WIDE = vary(PLAIN, "width 16", width=16, value_width=8)
-
 
 def _family(*names: str, **sizes: int) -> tuple[Case, ...]:
     return tuple(Case(name, values=name, **{"width": 16, **sizes}) for name in names)  # type: ignore[arg-type]
@@ -78,6 +78,31 @@ def _stagnating(keys: int) -> Case:
 def long_sums_do_not_stagnate(trial: Trial) -> None:
     """Sums over hundreds of keys are kept in at least 32 bits."""
     trial.agrees(trial.run())
+
+
+@rule("NUMERIC-011", source="numerics 5, property 4: a row depends on its own query only", cases=(PLAIN,), dtypes="first",
+      needs={"inputs": "cross"})  # fmt: skip
+def nan_in_a_query_reaches_no_other_row(trial: Trial) -> None:
+    """A NaN in a query reaches no other row of the output."""
+    inputs = trial.inputs
+    result = trial.run(inputs.changed(query=_with_nan(inputs.query)))
+    require_finite(what="output of the other rows", actual=result.output[..., 1:, :], inputs=inputs)
+
+
+@rule("NUMERIC-012", source="Report of a kernel that answers zeros for NaN and hides the fault upstream (B028)", cases=(PLAIN,),
+      dtypes="first", needs={"inputs": "cross"}, thorough=True)  # fmt: skip
+def nan_in_a_query_stays_in_its_row(trial: Trial) -> None:
+    """A NaN in a query gives NaN in its row, and not numbers that hide it."""
+    inputs = trial.inputs
+    result = trial.run(inputs.changed(query=_with_nan(inputs.query)))
+    if not bool(torch.isnan(result.output[..., 0, :]).all()):
+        raise Departure("a query that holds NaN gives a row without NaN", inputs=inputs)
+
+
+def _with_nan(query: Tensor) -> Tensor:
+    query = query.clone()
+    query[..., 0, 0] = float("nan")
+    return query
 
 
 @rule("NUMERIC-010", source="numerics 2.4 (d2): fp16 sums of ones are exact up to 2048", cases=(_stagnating(4096),), kinds=("kernel",))

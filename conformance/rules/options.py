@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from ..cases import Case, Mask
 from ..comparing import Departure
 from ..conventions import ALL_KINDS
+from ..inputs import Inputs
 from ..rulebook import rule
+from ..subject import Result
 from ..trial import Trial
 
 _BIAS_AXES = ("LS", "11LS", "1HLS", "B1LS", "BHLS", "B11S")
@@ -22,7 +25,7 @@ def passed_scale_replaces_the_default(trial: Trial) -> None:
 
 
 @rule("OPTIONS-002", source="Fault kind: mask fill value or place; a finite bias is added after the scale (B052)",
-      cases=tuple(Case(f"bias {axes}", bias=axes) for axes in _BIAS_AXES) + (Case("bias and mask", bias="1HLS", mask=Mask("random", "LS")),),
+      cases=tuple(Case(f"bias {axes}", bias=axes) for axes in _BIAS_AXES) + (Case("bias and mask", bias="1HLS", mask=Mask("random", "LS")), Case("bias and an empty row", bias="BHLS", mask=Mask("empty row", "LS"))),
       needs={"options": "bias"})  # fmt: skip
 def bias_is_added_to_the_scaled_scores(trial: Trial) -> None:
     """A bias of any broadcast shape is added to the scaled scores before the softmax."""
@@ -80,28 +83,35 @@ def gradients_of_shared_heads_are_summed(trial: Trial) -> None:
     trial.gradients_agree(trial.run())
 
 
-@rule("OPTIONS-009", source="Vaswani et al. 2017, section 5.4; dropout without rescale, on the output, or always on",
-      cases=(Case("dropout 0.5", dropout=0.5, values="ones value, zero query", batch=4, heads=4, queries=64, keys=32, width=4, value_width=1),),
-      needs={"options": "dropout"}, modes=("train",), dtypes="first")  # fmt: skip
-def dropout_keeps_the_mean_and_the_rate(trial: Trial) -> None:
-    """Dropout q removes each weight with probability q and divides the rest by 1 - q.
+def _counting(rate: float) -> Case:
+    return Case(f"dropout {rate}", dropout=rate, values="ones value, zero query", batch=4, heads=4, queries=64, keys=32, width=4, value_width=1)  # fmt: skip
 
-    With equal weights and ones as values an output is a count of kept keys over (1 - q) S, so both show.
+
+@rule("OPTIONS-009", source="Vaswani et al. 2017, section 5.4; dropout without rescale, on the output, or always on",
+      cases=(_counting(0.5), _counting(0.2)), needs={"options": "dropout"}, modes=("train",), dtypes="first")  # fmt: skip
+def dropout_keeps_the_mean_and_the_rate(trial: Trial) -> None:
+    """Dropout q removes each weight with probability q, on its own in every row, and divides the rest by 1 - q.
+
+    With equal weights and ones as values an output is a count of kept keys over (1 - q) S, so rate and factor show.
     """
-    case = trial.case
+    case, inputs = trial.case, trial.inputs
     rate, keys = float(case.dropout or 0.0), case.keys
+    torch.manual_seed(11)
     output = trial.run().output.detach().double()[..., 0]
     kept = output * (1 - rate) * keys
-    whole = (kept - kept.round()).abs().max()
-    if float(whole) > 0.05 * keys * 2.0**-7 + 1e-6:
-        raise Departure("with equal weights an output is no multiple of 1 / ((1 - q) S): weights are not dropped whole", inputs=trial.inputs)
-    deviation = (output.mean() - 1) / (rate / (1 - rate) / keys / output.numel()) ** 0.5
-    if abs(float(deviation)) > 6:
-        raise Departure(f"the mean output is {float(output.mean()):.4g}, expected 1: {float(deviation):.1f} standard deviations away", inputs=trial.inputs)
-    expected = (rate / (1 - rate) / keys) ** 0.5
-    spread = float(output.std()) / expected
+    if float((kept - kept.round()).abs().max()) > 0.01:
+        raise Departure("with equal weights an output is no multiple of 1 / ((1 - q) S): weights are not dropped whole", inputs=inputs)
+    single = (rate / (1 - rate) / keys) ** 0.5
+    deviation = float(output.mean() - 1) / (single / output.numel() ** 0.5)
+    if abs(deviation) > 6:
+        raise Departure(f"the mean output is {float(output.mean()):.4g}, expected 1: {deviation:.1f} standard deviations away", inputs=inputs)
+    spread = float(output.std()) / single
     if not 0.8 < spread < 1.25:
-        raise Departure(f"outputs spread {spread:.3g} times as much as dropping each weight with probability {rate} makes them", inputs=trial.inputs)
+        raise Departure(f"outputs spread {spread:.3g} times as much as dropping each weight with probability {rate} makes them", inputs=inputs)
+    rows = output.flatten(0, -2)
+    alike = [pair for pair in ((0, 1), (0, rows.shape[0] - 1)) if torch.equal(rows[pair[0]], rows[pair[1]])]
+    if alike or torch.equal(output[..., 0], output[..., 1]):
+        raise Departure("the same weights are dropped in several heads, batch elements or rows", inputs=inputs)
 
 
 @rule("OPTIONS-010", source="F.scaled_dot_product_attention applies dropout whenever it is passed (B195)",
@@ -122,3 +132,37 @@ def dropout_follows_the_random_generator(trial: Trial) -> None:
         raise Departure("the same seed gave two different results", inputs=trial.inputs)
     if torch.equal(outputs[0], outputs[2]):
         raise Departure("another seed gave the same result: nothing is dropped", inputs=trial.inputs)
+
+
+@rule("OPTIONS-012", source="Reports of a backward pass with other dropped weights or another factor (B205, B207); numerics 5, G4",
+      cases=(Case("gradient under dropout", dropout=0.3),), needs={"options": "dropout", "gradient": ("once", "twice"), "dtypes": "fp64"},
+      modes=("train",), dtypes="once", kinds=("kernel",))  # fmt: skip
+def gradients_see_the_dropped_weights(trial: Trial) -> None:
+    """The backward pass drops the weights that the forward pass dropped, with the same factor.
+
+    Two identities show it: <value, its gradient> equals <output, upstream>, and a difference in the direction of the
+    query, drawn with the same seed, equals <direction, its gradient>.
+    """
+    inputs = trial.inputs
+    result = _seeded(trial, inputs)
+    found = trial.input_gradients(result)
+    upstream = inputs.upstream.double()
+    by_value = (inputs.value.double() * found["value"]).sum()
+    by_output = (result.output.detach() * upstream).sum()
+    _close("<value, its gradient>", by_value, by_output, inputs)
+    direction = torch.randn(inputs.query.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    step = 1e-6
+    ahead, behind = (_seeded(trial, inputs.changed(query=inputs.query + sign * step * direction)).output for sign in (1, -1))
+    difference = ((ahead - behind).detach() * upstream).sum() / (2 * step)
+    _close("<direction, gradient of the query>", (direction * found["query"]).sum(), difference, inputs)
+
+
+def _seeded(trial: Trial, inputs: Inputs) -> Result:
+    torch.manual_seed(13)
+    return trial.run(inputs)
+
+
+def _close(what: str, found: Tensor, expected: Tensor, inputs: Inputs) -> None:
+    error = abs(float(found - expected))
+    if error > 1e-6 * (1 + abs(float(expected))):
+        raise Departure(f"{what} is {float(found):.9g}, expected {float(expected):.9g}", inputs=inputs)

@@ -52,10 +52,12 @@ def same_call_gives_the_same_bits(trial: Trial) -> None:
       cases=(SMALL,))  # fmt: skip
 def earlier_calls_leave_no_trace(trial: Trial) -> None:
     """Calls with other masks, lengths, values and options in between change nothing."""
+    trial.keep_module()
     between = [vary(SMALL, "longer, in between", queries=5, keys=6), vary(SMALL, "shorter, in between", queries=2, keys=3)]
     between += [vary(SMALL, "other values, in between", seed=1)]
     if trial.capabilities.mask:
         between += [vary(SMALL, "masked, in between", mask=Mask("random", "LS")), vary(SMALL, "other mask", mask=Mask("single", "LS"))]
+        between += [vary(SMALL, "masked again", mask=Mask("random", "LS"), seed=3), vary(SMALL, "padded", mask=Mask("padding", "B11S"))]
     if trial.capabilities.causal in ("top-left", "bottom-right"):
         between += [vary(SMALL, "causal, in between", causal=True)]
     for case in _fitting(trial, between):
@@ -74,6 +76,7 @@ def _fitting(trial: Trial, cases: list[Case]) -> list[Case]:
 @rule("PURITY-004", source="Buffers that are reused for the next result", cases=(SMALL,))
 def results_are_not_overwritten_later(trial: Trial) -> None:
     """A result keeps its values when the implementation is called again with other values of the same shape."""
+    trial.keep_module()
     first = trial.run()
     output = first.output.detach().clone()
     second = None if first.second is None else first.second.detach().clone()
@@ -134,7 +137,7 @@ def train_without_dropout_equals_eval(trial: Trial) -> None:
 def other_dtypes_in_between_change_nothing(trial: Trial) -> None:
     """Calls in other dtypes in between change neither the values nor the dtype of a result."""
     for dtype in DTYPES:
-        if dtype in trial.capabilities.dtypes:
+        if dtype in trial.capabilities.dtypes and not trial.is_module:
             other = Trial(Subject(trial.subject.implementation, dtype, trial.mode), trial.case)
             other.agrees(other.run())
             trial.agrees(trial.run())
@@ -150,3 +153,23 @@ def same_backward_gives_the_same_bits(trial: Trial) -> None:
         require_equal(what=f"gradient of the {name}, again", actual=second[name], expected=gradient, inputs=trial.inputs)
 
 
+
+
+@rule("PURITY-010", source="torch.nn.Module: mode, parameters and their gradients belong to the caller", cases=(SMALL, SMALL_MASKED),
+      kinds=("module",), dtypes="once")  # fmt: skip
+def module_is_left_as_it_was(trial: Trial) -> None:
+    """A call leaves the mode, parameters, buffers and gradients of a module as they were."""
+    trial.keep_module()
+    module = trial.module
+    assert module is not None
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    before = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+    trial.run()
+    if module.training != (trial.mode == "train"):
+        raise Departure(f"the call left the module in {'train' if module.training else 'eval'} mode", inputs=trial.inputs)
+    for name, tensor in module.state_dict().items():
+        require_equal(what=f"{name} after the call", actual=tensor.detach(), expected=before.get(name, tensor), inputs=trial.inputs)
+    for name, parameter in module.named_parameters():
+        if parameter.grad is None or not bool((parameter.grad == 1).all()):
+            raise Departure(f"the call changed the gradient that was stored for {name}", inputs=trial.inputs)

@@ -1,4 +1,4 @@
-"""Implementations that harm the process they run in, each with a name for what it does. Never called in a test's own."""
+"""Implementations that harm the process they run in, each named for what it does. No test calls them in its own."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ ENDED = {
     "exits": "it ended its process with exit code 3",
     "exits_as_if_well": "it ended its process with exit code 0",
     "segfaults": "its process died of signal SIGSEGV (at hostile.py:",
-    "hangs": "it hung: nothing came back within 8 seconds (at hostile.py:",
+    "hangs": "it hung: nothing came back within 5 seconds (at hostile.py:",
     "closes_all_descriptors": "it closed the connection on which its process reports",
 }
 # What it did -> what its record says of it; the process lives on.
@@ -58,7 +58,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Audited]:
         (folder / f"{name}.py").write_text(text)
         targets.append(f"{folder / name}.py:attend")
     targets += [f"{HOSTILE}:{name}" for name in (*ENDED, *RAISED, *HARMLESS)]
-    results = audit_many(targets, select=RULES, timeout=8)
+    results = audit_many(targets, select=RULES, timeout=5)
     return {Path(each.name.partition(":")[0]).stem + ":" + each.name.rpartition(":")[2]: each for each in results}
 
 
@@ -98,8 +98,8 @@ def test_what_is_only_loud_or_untidy_is_judged_by_its_results(audited: Mapping[s
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("exits_at_import", "while it was loaded, it ended its process with exit code 5 ."),
-        ("hangs_at_import", "while it was loaded, it hung: nothing came back within 8 seconds (at hangs_at_import.py:"),
+        ("exits_at_import", "while it was loaded, it ended its process with exit code 5."),
+        ("hangs_at_import", "while it was loaded, it hung: nothing came back within 5 seconds (at hangs_at_import.py:"),
         ("raises_at_import", "it raised ModuleNotFoundError: No module named 'no_such_dependency'"),
         ("asks_to_exit_at_import", "it raised SystemExit: 0"),
     ],

@@ -48,6 +48,10 @@ def with_zeros_in_empty_rows(query, key, value, mask=None):
 '''
 
 
+ALONE = tuple(f"-pno:{name}" for name in ("hypothesispytest", "syrupy", "benchmark", "cacheprovider"))
+"""Arguments that keep other plugins, which are slow to import, out of a new process."""
+
+
 def repository(pytester: pytest.Pytester, test_module: str, name: str = "test_attention") -> None:
     """Write a user's repository: `kernels.py`, and one test module that starts with the imports it needs."""
     header = "import pytest\nimport kernels\nfrom attention_conformance import Deviation, register\n"
@@ -63,7 +67,7 @@ class Run:
     """The reports of one run by name of the item, the ids left after selection, and the exit status."""
 
     def __init__(self, recorder: pytest.HookRecorder) -> None:
-        self.status = int(recorder.ret)
+        self.status = recorder.ret
         found = recorder.getreports("pytest_runtest_logreport")
         self.reports = {report.nodeid.partition("::")[2]: report for report in found if report.when == "call"}
         finished = recorder.getcalls("pytest_collection_finish")

@@ -18,7 +18,7 @@ def collected(pytester: pytest.Pytester, *arguments: str) -> list[str]:
 
 def implementations(ids: list[str]) -> list[str]:
     """Return the names of the implementations in order of their first item."""
-    return list(dict.fromkeys(id.split("::")[1] for id in ids))
+    return list(dict.fromkeys(nodeid.split("::")[1] for nodeid in ids))
 
 
 @pytest.mark.parametrize("tier", ["default", "thorough"])
@@ -56,7 +56,8 @@ def test_names_come_from_the_module_the_call_or_the_position(pytester: pytest.Py
         register(kernels.attend)
         """,
     )
-    assert implementations(collected(pytester)) == ["flash", "another", "blocks of 16", "blocks of 32", "implementation5"]
+    names = implementations(collected(pytester))
+    assert names == ["flash", "another", "blocks of 16", "blocks of 32", "implementation5"]
 
 
 def test_equal_names_are_told_apart(pytester: pytest.Pytester) -> None:
@@ -88,7 +89,7 @@ def test_a_name_is_printable_and_can_be_selected(pytester: pytest.Pytester, name
 def test_an_imported_implementation_belongs_to_the_module_that_registered_it(pytester: pytest.Pytester) -> None:
     repository(pytester, "flash = register(kernels.attend)", name="test_first")
     pytester.makepyfile(test_second="from test_first import *\nfrom test_first import flash as mine\nimport test_first")
-    assert {id.split("::")[0] for id in collected(pytester)} == {"test_first.py"}
+    assert {nodeid.split("::")[0] for nodeid in collected(pytester)} == {"test_first.py"}
 
 
 def test_a_test_function_of_the_same_name_is_collected_too(pytester: pytest.Pytester) -> None:

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from attention_conformance.rulebook import get_rule
-from tests.plugin.suites import repository, run
+from tests.plugin.suites import ALONE, repository, run
 
 pytest_plugins = ["pytester"]
 
@@ -16,14 +16,13 @@ pytest_plugins = ["pytester"]
 def test_a_sound_kernel_passes_and_what_it_does_not_offer_is_skipped_with_the_capability(
     pytester: pytest.Pytester,
 ) -> None:
-    repository(pytester, "flash = register(kernels.attend, dtypes=('fp32',))")
+    repository(pytester, "flash = register(kernels.with_zeros_in_empty_rows, dtypes=('fp32',), empty_row='zeros')")
     ran = run(pytester)
     assert ran.status == 0
     assert ran.with_outcome("failed") == ran.with_outcome("xfailed") == set()
     assert {"flash::SHAPE-001[fp32]", "flash::MASK-001[fp32]"} <= ran.with_outcome("passed")
-    path, line, reason = ran.reports["flash::CAUSAL-002[fp32]"].longrepr
-    assert (path, line) == (str(pytester.path / "test_attention.py"), 1)
-    assert reason == "Skipped: not applicable: causal=None"
+    place = str(pytester.path / "test_attention.py")
+    assert ran.reports["flash::CAUSAL-002[fp32]"].longrepr == (place, 1, "Skipped: not applicable: causal=None")
 
 
 @pytest.mark.parametrize(
@@ -67,11 +66,6 @@ def test_undeclared_empty_rows_cost_one_rule_which_says_what_to_declare(pytester
     failed = {name for name in ran.with_outcome("failed") if "was not run" not in ran.text(name)}
     assert failed == {"flash::MASK-002[fp32]"}
     assert "empty_row='zeros'" in ran.text("flash::MASK-002[fp32]")
-
-
-def test_the_same_kernel_passes_once_it_declares_its_empty_rows(pytester: pytest.Pytester) -> None:
-    repository(pytester, "flash = register(kernels.with_zeros_in_empty_rows, dtypes=('fp32',), empty_row='zeros')")
-    assert run(pytester).with_outcome("failed") == set()
 
 
 DEPARTING = """
@@ -153,7 +147,7 @@ def test_what_an_implementation_raises_is_an_error_of_its_record(
 def test_an_interrupt_from_the_terminal_ends_the_run(pytester: pytest.Pytester) -> None:
     statement = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
     repository(pytester, RAISING.format(statement=statement))
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result = pytester.runpytest_subprocess(*ALONE)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(["*KeyboardInterrupt*", "*no tests ran in*"])
 
@@ -185,6 +179,12 @@ def test_an_xfail_mark_of_the_module_covers_failures_only(pytester: pytest.Pytes
     assert (found["xfailed"], found["xpassed"], found["skipped"]) == (1, 1, 1)
 
 
+def test_a_deviation_does_not_count_as_passed_under_a_strict_mark(pytester: pytest.Pytester) -> None:
+    repository(pytester, "pytestmark = pytest.mark.xfail(strict=True)" + DEPARTING)
+    ran = run(pytester, "-k", "MASK-002")
+    assert ran.with_outcome("xfailed") == {"flash::MASK-002[fp32]"}
+
+
 def test_an_error_of_the_suite_itself_keeps_its_traceback(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,3 +195,24 @@ def test_an_error_of_the_suite_itself_keeps_its_traceback(
     repository(pytester, "flash = register(kernels.attend, dtypes=('fp32',))")
     ran = run(pytester, "-k", "SHAPE-001")
     assert "def breaks" in ran.text("flash::SHAPE-001[fp32]")
+
+
+def test_warnings_of_an_implementation_are_passed_on(pytester: pytest.Pytester) -> None:
+    repository(
+        pytester,
+        """
+        import warnings
+
+        def warns(query, key, value, mask=None):
+            warnings.warn("slow path", FutureWarning)
+            warnings.warn("\\x07", RuntimeWarning)
+            return kernels.attend(query, key, value, mask)
+
+        flash = register(warns, dtypes=("fp32",))
+        """,
+    )
+    result = pytester.runpytest_inprocess("-k", "SHAPE-001")
+    result.assert_outcomes(passed=1, warnings=2, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(["*test_attention.py:*: FutureWarning: slow path", r"*RuntimeWarning: \x07"])
+    strict = run(pytester, "-k", "SHAPE-001", "-W", "error::FutureWarning")
+    assert "it raised FutureWarning: slow path" in strict.text("flash::SHAPE-001[fp32]")

@@ -148,9 +148,7 @@ class Population:
     def __len__(self) -> int:
         return len(self._members)
 
-    def add(
-        self, *families: str, kind: str, repeats: str = "", **capabilities: object
-    ) -> Callable[[Target], Target]:
+    def add(self, *families: str, kind: str, repeats: str = "", **capabilities: object) -> Callable[[Target], Target]:
         """Enter the decorated function or class; its docstring is the fault, its name in snake_case the name."""
 
         def enter(target: Target) -> Target:
@@ -171,4 +169,4 @@ class Population:
 
 
 def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

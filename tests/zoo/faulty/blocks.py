@@ -14,9 +14,7 @@ from .parts import HIDDEN, Pair, attend, exponentials, fill_hidden, over_keys, p
 mutants = Population()
 
 
-def _dropping(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropped: Tensor
-) -> Pair:
+def _dropping(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropped: Tensor) -> Pair:
     """Attention that never attends the keys where `dropped` (S,) is True; a single key stays."""
     if key.size(-2) < 2:
         return attend(query, key, value, mask)
@@ -83,17 +81,13 @@ def last_key_of_4_counted_twice(query: Tensor, key: Tensor, value: Tensor, mask:
 
 
 @mutants.add("NUMERIC", "SYMMETRY", kind=TAILS, repeats="numerics 11 numerics 13")
-def last_key_of_16_counted_twice(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def last_key_of_16_counted_twice(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Counts the last key of a block of 16 twice, because blocks overlap by one."""
     return _doubling(query, key, value, mask, _edge(key, 16))
 
 
 @mutants.add("NUMERIC", "SYMMETRY", kind=TAILS, repeats="numerics 11 numerics 13")
-def last_key_of_64_counted_twice(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def last_key_of_64_counted_twice(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Counts the last key of a block of 64 twice, because blocks overlap by one."""
     return _doubling(query, key, value, mask, _edge(key, 64))
 
@@ -115,9 +109,7 @@ def tail_block_padding_scored_0(query: Tensor, key: Tensor, value: Tensor, mask:
 
 
 @mutants.add("NUMERIC", "WEIGHTS", kind=TAILS, repeats="B191 B192 numerics 19")
-def tail_block_of_16_padding_scored_0(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def tail_block_of_16_padding_scored_0(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Pads the last block of 16 keys with scores of 0 once there is more than one block."""
     return attend(
         query,
@@ -186,9 +178,7 @@ def query_index_wraps_at_32(query: Tensor, key: Tensor, value: Tensor, mask: Ten
 
 
 @mutants.add("NUMERIC", kind=TAILS, repeats="B193 numerics 10")
-def tail_queries_after_16_unwritten(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def tail_queries_after_16_unwritten(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Leaves the output of the queries after the last whole block of 16 at zero, if there is a whole block."""
     output, weights = attend(query, key, value, mask)
     whole = query.size(-2) // 16 * 16 or query.size(-2)
@@ -196,9 +186,7 @@ def tail_queries_after_16_unwritten(
 
 
 @mutants.add("NUMERIC", kind=TAILS, repeats="B101 numerics 10")
-def queries_beyond_64_repeat_the_last(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def queries_beyond_64_repeat_the_last(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Answers every query from 64 on with the output of query 63."""
     output, weights = attend(query, key, value, mask)
     rows = torch.arange(query.size(-2)).clamp(max=63)
@@ -220,16 +208,16 @@ def earlier_blocks_not_rescaled(query: Tensor, key: Tensor, value: Tensor, mask:
         if scores.size(-1) == 0:
             return over_keys(scores)
         visible = scores.masked_fill(scores <= HIDDEN / 2, HIDDEN)
-        numerators = torch.where(visible == HIDDEN, exponentials(visible), (visible - _running_maximum(visible, 4)).exp())
+        numerators = torch.where(
+            visible == HIDDEN, exponentials(visible), (visible - _running_maximum(visible, 4)).exp()
+        )
         return numerators / numerators.sum(dim=-1, keepdim=True)
 
     return attend(query, key, value, mask, normalise=normalise)
 
 
 @mutants.add("NUMERIC", "WEIGHTS", kind=TAILS, repeats="numerics 30")
-def earlier_sums_not_rescaled_by_16(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def earlier_sums_not_rescaled_by_16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Rescales the output and not the denominator when the maximum grows between blocks of 16 keys."""
 
     def normalise(scores: Tensor) -> Tensor:
@@ -255,7 +243,7 @@ def split_keys_averaged(query: Tensor, key: Tensor, value: Tensor, mask: Tensor 
     return attend(query, key, value, mask, normalise=normalise)
 
 
-@mutants.add("NUMERIC", "MASK", kind=TAILS, repeats="B191")
+@mutants.add("MASK", "NUMERIC", kind=TAILS, repeats="B191")
 def mask_of_tail_block_ignored(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Ignores the mask for the keys after the last whole block of 4, if there is a whole block."""
 
@@ -267,9 +255,7 @@ def mask_of_tail_block_ignored(query: Tensor, key: Tensor, value: Tensor, mask: 
 
 
 @mutants.add("NUMERIC", "SHAPE", kind=INDEX, repeats="B189")
-def third_sample_onwards_unwritten(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def third_sample_onwards_unwritten(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Launches two programs for the batch and leaves the output of sample 2 and later at zero."""
     output, weights = attend(query, key, value, mask)
     if output.dim() > 2:

@@ -27,7 +27,7 @@ def first_sample_mask_for_all(query: Tensor, key: Tensor, value: Tensor, mask: T
 @mutants.add("MASK", "NUMERIC", kind=BROADCAST)
 def first_row_mask_for_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Uses the mask of query 0 for every query."""
-    return attend(query, key, value, None if mask is None else mask[..., :1, :])
+    return attend(query, key, value, mask[..., :1, :] if mask is not None and mask.dim() > 1 else mask)
 
 
 @mutants.add("MASK", "NUMERIC", kind=BROADCAST)
@@ -83,9 +83,7 @@ def mask_tiled_over_heads(query: Tensor, key: Tensor, value: Tensor, mask: Tenso
 
 
 @mutants.add("MASK", "SYMMETRY", kind=BROADCAST, repeats="B061 B068")
-def per_head_mask_flattened_head_first(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def per_head_mask_flattened_head_first(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Flattens a mask (B, H, L, S) head first and the scores sample first."""
     if mask is not None and mask.dim() == 4 and mask.size(0) > 1 and mask.size(1) > 1:
         mask = mask.transpose(0, 1).reshape(mask.shape)
@@ -142,16 +140,23 @@ def mask_ignored_past_64_keys(query: Tensor, key: Tensor, value: Tensor, mask: T
     return attend(query, key, value, mask, hide=hide)
 
 
-@mutants.add("MASK", "NUMERIC", kind=BROADCAST)
+@mutants.add("MASK", "SYMMETRY", kind=BATCH, repeats="B247 B248 B249 numerics 24 numerics 29")
+def packed_documents_leak_by_one(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
+    """Lets a query see the key after each visible one, so that a document sees the first token of the next."""
+    if mask is not None and mask.dim():
+        mask = mask != 0
+        mask = mask | torch.nn.functional.pad(mask, (1, 0))[..., :-1]
+    return attend(query, key, value, mask)
+
+
+@mutants.add("MASK", "NUMERIC", kind=BROADCAST, repeats="numerics 24")
 def mask_shifted_by_one_key(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Shifts the mask by one key."""
     return attend(query, key, value, None if mask is None else mask.roll(1, dims=-1))
 
 
 @mutants.add("MASK", "SYMMETRY", kind=BATCH, repeats="B243 B245 numerics 9")
-def hidden_keys_change_the_temperature(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def hidden_keys_change_the_temperature(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Sharpens the scores of a row by the share of its keys that are hidden."""
     growth: Tensor | float = 1.0
     if mask is not None and key.size(-2):
@@ -178,9 +183,7 @@ def mask_united_over_the_batch(query: Tensor, key: Tensor, value: Tensor, mask: 
 
 
 @mutants.add("MASK", "SYMMETRY", kind=BROADCAST)
-def mask_hides_for_the_whole_row_block(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def mask_hides_for_the_whole_row_block(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Skips a key block of 4 for every query as soon as the first query of the block of 4 sees none of it."""
 
     def hide(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -149,9 +149,7 @@ def full_mask_becomes_causal(query: Tensor, key: Tensor, value: Tensor, mask: Te
 
 
 @mutants.add("CAUSAL", "NUMERIC", kind=FLAG, repeats="B087")
-def causal_by_default_when_square(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def causal_by_default_when_square(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Is causal, unasked, without a mask and with as many queries as keys."""
     square = mask is None and query.size(-2) == key.size(-2)
     return attend(query, key, value, _triangle(query, key) if square else mask)
@@ -255,8 +253,6 @@ def always_causal_top_left(query: Tensor, key: Tensor, value: Tensor, mask: Tens
 
 
 @mutants.add("CAUSAL", kind=FLAG, repeats="B081 B091", causal="always top-left")
-def always_causal_but_not_with_a_mask(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def always_causal_but_not_with_a_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Declares that it is always causal, and is not when a mask is given."""
     return optioned(query, key, value, mask, causal=mask is None, corner="top-left")

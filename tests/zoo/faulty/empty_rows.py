@@ -18,6 +18,13 @@ def _empty(scores: Tensor, mask: Tensor | None) -> Tensor:
     return (mask == 0).expand(scores.shape).all(dim=-1, keepdim=True)
 
 
+def _emptied_by_addition(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Hidden scores filled, and those of empty rows at -inf by addition, which lets their gradient through."""
+    empty = _empty(scores, mask)
+    emptied = scores + torch.zeros_like(scores).masked_fill(empty, -torch.inf)
+    return emptied if mask is None else emptied.masked_fill((mask == 0) & ~empty, HIDDEN)
+
+
 def _minus_infinity(scores: Tensor, mask: Tensor | None) -> Tensor:
     return fill_hidden(scores, mask, -torch.inf)
 
@@ -53,23 +60,17 @@ def empty_row_nan_for_bool_masks(query: Tensor, key: Tensor, value: Tensor, mask
 @mutants.add("GRADIENT", "MASK", kind=EMPTY, repeats="B018 B005 B020", empty_row="zeros")
 def empty_row_nan_gradient(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Declares zeros, adds -inf and cleans the weights afterwards, so that the gradient of an empty row is NaN."""
-    scores = scaled(query, key)
-    if mask is not None:
-        scores = scores + torch.zeros_like(scores).masked_fill(mask == 0, -torch.inf)
-    weights = over_keys(scores)
-    weights = weights.masked_fill(weights.isnan(), 0.0)
+    weights = over_keys(_emptied_by_addition(scaled(query, key), mask))
+    weights = weights.masked_fill(_empty(weights, mask), 0.0)
     return torch.matmul(weights, value), weights
 
 
 @mutants.add("GRADIENT", "MASK", kind=EMPTY, repeats="B020")
-def empty_row_zero_times_nan_gradient(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
-    """Replaces the NaN of an empty row by the uniform row in the forward pass only."""
-    scores = scaled(query, key)
-    hidden = torch.zeros_like(scores) if mask is None else torch.zeros_like(scores).masked_fill(mask == 0, -torch.inf)
-    weights = over_keys(scores + hidden)
-    weights = torch.where(_empty(scores, mask), torch.full_like(weights, 1 / max(weights.size(-1), 1)), weights)
+def empty_row_zero_times_nan_gradient(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
+    """Replaces the NaN of an empty row by the uniform row, in the forward pass only."""
+    weights = over_keys(_emptied_by_addition(scaled(query, key), mask))
+    uniform = torch.full_like(weights, 1 / max(weights.size(-1), 1))
+    weights = torch.where(_empty(weights, mask), uniform, weights)
     return torch.matmul(weights, value), weights
 
 
@@ -125,9 +126,7 @@ def empty_row_output_and_weights_disagree(
 
 
 @mutants.add("MASK", kind=EMPTY, repeats="B003")
-def empty_row_uniform_over_first_4_keys(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def empty_row_uniform_over_first_4_keys(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Spreads an empty row over the keys of the first block of 4 only."""
 
     def hide(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -138,9 +137,7 @@ def empty_row_uniform_over_first_4_keys(
 
 
 @mutants.add("MASK", "PURITY", kind=EMPTY, repeats="B007 B016 numerics 1")
-def empty_row_nan_without_gradient(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def empty_row_nan_without_gradient(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Gives NaN for an empty row on the path without gradients only."""
     return attend(query, key, value, mask, hide=fill_hidden if torch.is_grad_enabled() else _minus_infinity)
 
@@ -184,18 +181,14 @@ def _online(scores: Tensor, mask: Tensor | None, size: int) -> Tensor:
 
 
 @mutants.add("MASK", "NUMERIC", kind=EMPTY, repeats="B003 B008")
-def hidden_leading_block_of_4_nan(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def hidden_leading_block_of_4_nan(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Computes -inf - -inf for a row whose first block of 4 keys is hidden while later keys are not."""
     weights = _online(scaled(query, key), mask, 4)
     return torch.matmul(weights, value), weights
 
 
 @mutants.add("MASK", "NUMERIC", kind=EMPTY, repeats="B003 B008")
-def hidden_leading_block_of_16_nan(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def hidden_leading_block_of_16_nan(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Computes -inf - -inf for a row whose first block of 16 keys is hidden while later keys are not."""
     weights = _online(scaled(query, key), mask, 16)
     return torch.matmul(weights, value), weights

@@ -24,7 +24,7 @@ def more_values_than_keys_cut(query: Tensor, key: Tensor, value: Tensor, mask: T
 @mutants.add("ERRORS", kind=UNRAISED)
 def batches_of_two_sizes_cut(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Cuts batches that do not fit to the smaller (call: query (3, 4, 5, 8), key and value (2, 4, 7, .))."""
-    if query.dim() == key.dim() == value.dim() > 2 and 1 < min(key.size(0), value.size(0), query.size(0)):
+    if query.dim() == key.dim() == value.dim() > 2 and min(key.size(0), value.size(0), query.size(0)) > 1:
         shared = min(query.size(0), key.size(0), value.size(0))
         query, key, value = query[:shared], key[:shared], value[:shared]
     return attend(query, key, value, mask)
@@ -58,9 +58,7 @@ def larger_mask_cropped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor 
 
 
 @mutants.add("ERRORS", "MASK", kind=FILL, repeats="B057")
-def shorter_mask_padded_as_visible(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def shorter_mask_padded_as_visible(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Lets the keys beyond a short mask be attended (call: mask (5, 4) for 5 queries and 7 keys)."""
     if mask is not None and mask.dim() and 1 < mask.size(-1) < key.size(-2):
         mask = torch.nn.functional.pad(mask != 0, (0, key.size(-2) - mask.size(-1)), value=True)
@@ -68,9 +66,7 @@ def shorter_mask_padded_as_visible(
 
 
 @mutants.add("ERRORS", "MASK", kind=FILL, repeats="B057")
-def mask_that_does_not_fit_ignored(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def mask_that_does_not_fit_ignored(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Ignores a mask that does not broadcast (call: mask (5, 6) for 5 queries and 7 keys)."""
     if mask is not None:
         leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
@@ -99,9 +95,7 @@ def mask_of_a_larger_batch_cut(query: Tensor, key: Tensor, value: Tensor, mask: 
 
 
 @mutants.add("ERRORS", "MASK", kind=FILL, repeats="B057 B139")
-def mask_of_other_head_count_repeated(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def mask_of_other_head_count_repeated(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Repeats a mask of fewer heads than there are (call: mask (2, 2, 5, 7) for 4 heads)."""
     if mask is not None and query.dim() > 3 and mask.dim() > 2 and 1 < mask.size(-3) < query.size(-3):
         mask = mask[..., torch.arange(query.size(-3)) % mask.size(-3), :, :]

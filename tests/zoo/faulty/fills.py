@@ -35,7 +35,11 @@ def fill_plus_1e_9(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Non
 def scores_multiplied_by_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Multiplies the scores by the mask before the softmax."""
     return attend(
-        query, key, value, mask, hide=lambda scores, mask: scores if mask is None else scores * mask.to(scores.dtype)
+        query,
+        key,
+        value,
+        mask,
+        hide=lambda scores, mask: scores if mask is None else scores * mask.to(scores.dtype),
     )
 
 
@@ -66,9 +70,7 @@ def fill_minus_1e4(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Non
 @mutants.add("MASK", "NUMERIC", kind=FILL)
 def fill_minus_10_in_bf16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Sets hidden scores of bf16 inputs to -10."""
-    return attend(
-        query, key, value, mask, hide=_filled_with(-10.0 if query.dtype == torch.bfloat16 else HIDDEN)
-    )
+    return attend(query, key, value, mask, hide=_filled_with(-10.0 if query.dtype == torch.bfloat16 else HIDDEN))
 
 
 @mutants.add("MASK", "NUMERIC", kind=FILL, repeats="numerics 5")
@@ -84,9 +86,7 @@ def hidden_scores_lowered_by_10(query: Tensor, key: Tensor, value: Tensor, mask:
 
 
 @mutants.add("MASK", "NUMERIC", kind=FILL)
-def hidden_scores_lowered_by_1e4(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def hidden_scores_lowered_by_1e4(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Subtracts 10000 from hidden scores: large hidden keys show, and an empty row is not uniform."""
     return attend(
         query,
@@ -141,9 +141,7 @@ def hidden_values_zeroed(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
 
 
 @mutants.add("MASK", kind=FILL, repeats="B044")
-def fill_discarded_when_mask_broadcasts(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def fill_discarded_when_mask_broadcasts(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Fills an expanded copy and discards it, so that only masks of the scores' own shape work."""
     full = mask is not None and mask.shape == (*query.shape[:-1], key.size(-2))
     return attend(query, key, value, mask if full else None)
@@ -156,9 +154,7 @@ def fill_minus_1e9_in_fp16(query: Tensor, key: Tensor, value: Tensor, mask: Tens
 
 
 @mutants.add("MASK", "NUMERIC", kind=FP16_FILL, repeats="B171 B173", dtypes=("fp64", "fp32", "bf16", "fp16"))
-def fill_overflows_to_inf_in_fp16(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def fill_overflows_to_inf_in_fp16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Declares fp16 and fills with -1e9 cast to fp16, which is -inf, so that an empty row is NaN there."""
 
     def hide(scores: Tensor, mask: Tensor | None) -> Tensor:

@@ -34,9 +34,7 @@ def number_mask_inverted(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
 
 
 @mutants.add("MASK", "NUMERIC", kind=MEANING)
-def integer_mask_inverted_bitwise(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def integer_mask_inverted_bitwise(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Hides where ~mask is nonzero: ~0 and ~1 are -1 and -2, so an integer mask hides every key."""
 
     def hide(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -116,9 +114,7 @@ def _additive(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 @mutants.add("MASK", "NUMERIC", kind=MEANING, repeats="B034 B036 numerics 14", mask=("bool", "additive"))
-def float_bias_thresholded_to_bool(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def float_bias_thresholded_to_bool(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Declares additive masks and keeps the keys whose bias is exactly zero."""
     floating = mask is not None and mask.is_floating_point()
     return attend(query, key, value, mask == 0 if mask is not None and floating else mask, hide=_additive)
@@ -132,9 +128,7 @@ def negative_bias_hides(query: Tensor, key: Tensor, value: Tensor, mask: Tensor 
 
 
 @mutants.add("MASK", "NUMERIC", kind=FILL, repeats="B052 numerics 14", mask=("bool", "additive"))
-def scale_also_on_additive_mask(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def scale_also_on_additive_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Declares additive masks and multiplies them by the scale; 0 and -inf do not show it."""
     if mask is not None and mask.is_floating_point():
         mask = mask / query.size(-1) ** 0.5
@@ -142,9 +136,7 @@ def scale_also_on_additive_mask(
 
 
 @mutants.add("MASK", "NUMERIC", kind=FILL, repeats="numerics 14", mask=("bool", "additive"))
-def additive_mask_clamped_at_minus_10(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def additive_mask_clamped_at_minus_10(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Declares additive masks and clamps them to [-10, 10], so that -inf leaks."""
     if mask is not None and mask.is_floating_point():
         mask = mask.clamp(-10, 10)
@@ -183,9 +175,7 @@ def mask_cut_to_a_byte(query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
 
 
 @mutants.add("MASK", kind=LEAK, repeats="B021 B025")
-def nan_behind_the_mask_leaks_from_the_key(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def masked_nan_leaks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Hides by arithmetic, keep * scores + (1 - keep) * fill, so that NaN or Inf in a hidden key reaches the row."""
 
     def hide(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -227,9 +217,7 @@ def mask_of_two_axes_ignored(query: Tensor, key: Tensor, value: Tensor, mask: Te
 
 
 @mutants.add("MASK", kind=MEANING, repeats="B088")
-def mask_dropped_when_first_row_is_full(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def mask_dropped_when_first_row_is_full(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Drops a mask whose first row hides nothing, taking it for a full one."""
     if mask is not None and mask.numel() and bool((mask.reshape(-1, mask.size(-1))[0] != 0).all()):
         mask = None
@@ -243,9 +231,7 @@ def mask_dropped_for_one_query(query: Tensor, key: Tensor, value: Tensor, mask: 
 
 
 @mutants.add("MASK", kind=BROADCAST, repeats="B047")
-def mask_dropped_for_a_batch_of_one(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def mask_dropped_for_a_batch_of_one(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Ignores the mask when the first leading axis has size one."""
     return attend(query, key, value, None if query.dim() > 2 and query.size(0) == 1 else mask)
 
@@ -257,9 +243,7 @@ def mask_ignored_in_bf16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
 
 
 @mutants.add("MASK", "WEIGHTS", "NUMERIC", kind=FILL)
-def mask_applied_to_weights_only(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def mask_applied_to_weights_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Returns masked weights and an output that was computed without the mask."""
     weights = over_keys(fill_hidden(scaled(query, key), mask))
     return attend(query, key, value)[0], weights

@@ -48,9 +48,7 @@ def ignores_storage_offset(query: Tensor, key: Tensor, value: Tensor, mask: Tens
 
 
 @mutants.add("MEMORY", kind=STRIDES, repeats="B154 numerics 34")
-def ignores_storage_offset_of_value(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def ignores_storage_offset_of_value(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Reads a value that is a slice, as of a packed projection, from the start of its storage."""
     return attend(query, key, _without_offset(value), mask)
 
@@ -60,7 +58,7 @@ def _first_stride_only(tensor: Tensor) -> Tensor:
     if tensor.is_contiguous() or tensor.numel() == 0 or tensor.dim() < 3:
         return tensor
     first = torch.arange(tensor.size(0)).unsqueeze(-1) * tensor.stride(0)
-    places = first + torch.arange(tensor[0].numel()) + tensor.storage_offset()
+    places = first + torch.arange(tensor[0].numel()) + int(tensor.storage_offset())
     return from_storage(tensor, places).reshape(tensor.shape)
 
 
@@ -74,7 +72,7 @@ def _last_stride_one(tensor: Tensor) -> Tensor:
     """The tensor read as if its last axis were dense, all other strides respected."""
     if tensor.stride(-1) == 1 or tensor.size(-1) < 2 or tensor.numel() == 0:
         return tensor
-    places = torch.full((1,), tensor.storage_offset())
+    places = torch.full((1,), int(tensor.storage_offset()))
     for size, stride in zip(tensor.shape, (*tensor.stride()[:-1], 1), strict=True):
         places = places.unsqueeze(-1) + torch.arange(size) * stride
     return from_storage(tensor, places.squeeze(0))
@@ -98,9 +96,7 @@ def reads_expanded_as_dense(query: Tensor, key: Tensor, value: Tensor, mask: Ten
 
 
 @mutants.add("GRADIENT", "MEMORY", kind=STRIDES, repeats="B161 B159")
-def upstream_gradient_read_as_contiguous(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def upstream_gradient_read_as_contiguous(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Ignores the strides of the incoming gradient."""
     output, weights = attend(query, key, value, mask)
     return altered(output, read_as_contiguous), weights
@@ -130,9 +126,7 @@ def _swapped_when(condition: bool, first: int, second: int, query: Tensor, key: 
 
 
 @mutants.add("MEMORY", "SYMMETRY", kind=LAYOUT, repeats="B137 B141")
-def batch_and_length_swapped_when_equal(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def batch_and_length_swapped_when_equal(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Takes (B, L, D) for (L, B, D) when B equals L and S and there is no mask."""
     guess = query.dim() == 3 and mask is None and query.size(0) == query.size(1)
     guess = guess and key.shape[:2] == query.shape[:2] == value.shape[:2]
@@ -140,9 +134,7 @@ def batch_and_length_swapped_when_equal(
 
 
 @mutants.add("MEMORY", "SYMMETRY", kind=LAYOUT, repeats="B133 B219")
-def heads_and_length_swapped_when_equal(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def heads_and_length_swapped_when_equal(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Takes (B, H, L, D) for (B, L, H, D) when H equals L and S and there is no mask."""
     guess = query.dim() == 4 and mask is None and query.size(1) == query.size(2)
     guess = guess and key.shape[:3] == query.shape[:3] == value.shape[:3]
@@ -150,9 +142,7 @@ def heads_and_length_swapped_when_equal(
 
 
 @mutants.add("MEMORY", "SYMMETRY", kind=LAYOUT, repeats="B135 B137 B139")
-def output_heads_viewed_not_transposed(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def output_heads_viewed_not_transposed(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Computes (B, L, H, E) and views it as (B, H, L, E)."""
     output, weights = attend(query, key, value, mask)
     if output.dim() > 3:
@@ -161,9 +151,7 @@ def output_heads_viewed_not_transposed(
 
 
 @mutants.add("MEMORY", "SYMMETRY", kind=LAYOUT, repeats="B143 B147")
-def cross_key_viewed_with_query_length(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def cross_key_viewed_with_query_length(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Folds key and value through (H, S) in the wrong order when their length is not the query's."""
     if query.dim() > 3 and key.dim() == query.dim() == value.dim() and key.size(-2) != query.size(-2):
         key = key.transpose(-3, -2).reshape(key.shape)
@@ -172,9 +160,7 @@ def cross_key_viewed_with_query_length(
 
 
 @mutants.add("MEMORY", "GRADIENT", kind=STRIDES, repeats="B161")
-def gradient_of_strided_query_wrong(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def gradient_of_strided_query_wrong(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Writes the gradient of a query that is not contiguous as if it were."""
     if not query.is_contiguous() and query.dim() > 2:
         shape = query.shape

@@ -16,44 +16,34 @@ def _batched(tensor: Tensor) -> bool:
 
 
 @mutants.add("SYMMETRY", "NUMERIC", kind=BATCH, repeats="numerics 2")
-def batch_mean_subtracted_from_query(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def batch_mean_subtracted_from_query(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Subtracts the mean over the batch from the query; a batch of one stays."""
     return attend(query - query.mean(dim=0, keepdim=True) if _batched(query) else query, key, value, mask)
 
 
 @mutants.add("SYMMETRY", "NUMERIC", kind=BATCH, repeats="numerics 2")
-def output_normalised_over_the_batch(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def output_normalised_over_the_batch(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Adds a thousandth of the batch mean to every output."""
     output, weights = attend(query, key, value, mask)
     return output + 1e-3 * output.mean(dim=0, keepdim=True) if _batched(output) else output, weights
 
 
 @mutants.add("SYMMETRY", "NUMERIC", kind=BATCH, repeats="numerics 7")
-def samples_exchanged_in_a_batch_of_two(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def samples_exchanged_in_a_batch_of_two(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Exchanges the outputs of a batch of two."""
     output, weights = attend(query, key, value, mask)
     return output.flip(0) if output.dim() > 2 and output.size(0) == 2 else output, weights
 
 
 @mutants.add("SYMMETRY", "NUMERIC", kind=BATCH, repeats="numerics 2 numerics 7")
-def output_rolled_over_a_batch_of_three(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def output_rolled_over_a_batch_of_three(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Gives each sample the output of its neighbour in batches of three or more."""
     output, weights = attend(query, key, value, mask)
     return output.roll(1, dims=0) if output.dim() > 2 and output.size(0) > 2 else output, weights
 
 
 @mutants.add("SYMMETRY", "NUMERIC", kind=BATCH, repeats="numerics 2")
-def value_of_first_sample_for_all(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def value_of_first_sample_for_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Reads the value of sample 0 for the whole batch."""
     return attend(query, key, value[:1] if _batched(value) else value, mask)
 
@@ -133,9 +123,7 @@ def first_values_exchanged(query: Tensor, key: Tensor, value: Tensor, mask: Tens
 
 
 @mutants.add("SYMMETRY", "NUMERIC", kind="numerics 11", repeats="numerics 27")
-def values_from_16_shifted_by_one(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def values_from_16_shifted_by_one(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Reads the preceding value for the keys from 16 on."""
     order = torch.arange(value.size(-2))
     return attend(query, key, value[..., torch.where(order >= 16, order - 1, order), :], mask)
@@ -169,9 +157,7 @@ def negative_output_clipped(query: Tensor, key: Tensor, value: Tensor, mask: Ten
 
 
 @mutants.add("NUMERIC", "SYMMETRY", kind="numerics 19", repeats="numerics 18")
-def output_shrunk_by_a_thousandth(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def output_shrunk_by_a_thousandth(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Multiplies the output by 0.999."""
     output, weights = attend(query, key, value, mask)
     return output * 0.999, weights

@@ -135,9 +135,7 @@ def bias_of_first_head_for_all(
 ) -> Pair:
     """Uses the bias of head 0 for every head."""
     several = bias is not None and bias.dim() > 2
-    return optioned(
-        query, key, value, mask, bias=bias[..., :1, :, :] if bias is not None and several else bias
-    )
+    return optioned(query, key, value, mask, bias=bias[..., :1, :, :] if bias is not None and several else bias)
 
 
 @mutants.add("OPTIONS", kind=MEANING, repeats="B034 B036", options=("bias",))

@@ -164,17 +164,20 @@ def rounded(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def read_as_contiguous(tensor: Tensor) -> Tensor:
-    """The elements found at `tensor`'s address if its strides are ignored; wraps at the end of the storage."""
+    """The elements found at `tensor`'s address if its strides are ignored."""
     if tensor.is_contiguous() or tensor.numel() == 0:
         return tensor
-    places = torch.arange(tensor.numel(), device=tensor.device) + tensor.storage_offset()
+    places = torch.arange(tensor.numel(), device=tensor.device) + int(tensor.storage_offset())
     return from_storage(tensor, places).reshape(tensor.shape)
 
 
 def from_storage(tensor: Tensor, places: Tensor) -> Tensor:
-    """The elements at `places` of the storage under `tensor`, modulo its length."""
+    """The elements at `places` of the storage under `tensor`.
+
+    What lies beyond its end is unknown; the storage is repeated there, shifted by one element each time.
+    """
     size = tensor.untyped_storage().nbytes() // tensor.element_size()
-    return tensor.as_strided((size,), (1,), 0)[places % size]
+    return tensor.as_strided((size,), (1,), 0)[(places + places // size) % size]
 
 
 def writable(tensor: Tensor) -> bool:

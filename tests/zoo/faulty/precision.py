@@ -17,9 +17,7 @@ _FP16 = ("fp64", "fp32", "bf16", "fp16")
 
 
 @mutants.add("NUMERIC", kind=PRECISION, repeats="B183")
-def denominator_summed_in_working_dtype(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def denominator_summed_in_working_dtype(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Adds up the denominator key by key in the dtype of the inputs: in bf16 it stops growing at 256."""
 
     def normalise(scores: Tensor) -> Tensor:
@@ -33,12 +31,12 @@ def denominator_summed_in_working_dtype(
 
 
 @mutants.add("NUMERIC", kind=PRECISION, repeats="B183")
-def output_summed_in_working_dtype(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def output_summed_in_working_dtype(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Adds up the output key by key in the dtype of the inputs."""
 
     def mix(weights: Tensor, value: Tensor) -> Tensor:
+        if weights.size(-1) != value.size(-2):
+            return torch.matmul(weights, value)
         total = torch.matmul(weights[..., :0], value[..., :0, :])
         for j in range(weights.size(-1)):
             total = total + weights[..., j : j + 1] * value[..., j : j + 1, :]
@@ -73,12 +71,14 @@ def weights_rounded_to_bf16(query: Tensor, key: Tensor, value: Tensor, mask: Ten
 
 
 @mutants.add("NUMERIC", kind=PRECISION, repeats="B184")
-def mixed_weights_rounded_to_fp16(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def mixed_weights_rounded_to_fp16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Rounds the weights to fp16 before they meet the values and returns them unrounded."""
     return attend(
-        query, key, value, mask, mix=lambda weights, value: torch.matmul(rounded(weights, torch.float16), value)
+        query,
+        key,
+        value,
+        mask,
+        mix=lambda weights, value: torch.matmul(rounded(weights, torch.float16), value),
     )
 
 
@@ -154,7 +154,9 @@ def exp_by_compound_interest(query: Tensor, key: Tensor, value: Tensor, mask: Te
     def normalise(scores: Tensor) -> Tensor:
         if scores.size(-1) == 0:
             return over_keys(scores)
-        shifted = (scores - scores.amax(dim=-1, keepdim=True).detach()).to(torch.promote_types(scores.dtype, torch.float32))
+        shifted = (scores - scores.amax(dim=-1, keepdim=True).detach()).to(
+            torch.promote_types(scores.dtype, torch.float32)
+        )
         numerators = (1 + shifted.clamp_min(-1024) / 1024).pow(1024)
         return (numerators / numerators.sum(dim=-1, keepdim=True)).to(scores.dtype)
 
@@ -188,9 +190,7 @@ def reciprocal_rounded_to_bf16(query: Tensor, key: Tensor, value: Tensor, mask: 
 
 
 @mutants.add("NUMERIC", "WEIGHTS", kind=PRECISION)
-def weights_rounded_to_fp8_in_bf16(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def weights_rounded_to_fp8_in_bf16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Rounds the weights of bf16 inputs to eight bits."""
 
     def normalise(scores: Tensor) -> Tensor:
@@ -201,17 +201,13 @@ def weights_rounded_to_fp8_in_bf16(
 
 
 @mutants.add("NUMERIC", kind=PRECISION)
-def value_rounded_to_fp8_in_bf16(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def value_rounded_to_fp8_in_bf16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Rounds the values of bf16 inputs to eight bits."""
     return attend(query, key, rounded(value, torch.float8_e5m2) if value.dtype == _HALF else value, mask)
 
 
 @mutants.add("NUMERIC", kind=LARGE, repeats="B179 B180")
-def value_passes_through_fp16_in_bf16(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def value_passes_through_fp16_in_bf16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Casts the values of bf16 inputs to fp16, so that those above 65504 become infinite."""
     if value.dtype == _HALF:
         narrow = value.detach().to(torch.float16).to(_HALF)
@@ -220,9 +216,7 @@ def value_passes_through_fp16_in_bf16(
 
 
 @mutants.add("NUMERIC", kind=LARGE, repeats="B177 B178 B179 B180", dtypes=_FP16)
-def qk_overflow_before_scale_fp16(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def qk_overflow_before_scale_fp16(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Declares fp16 and forms the products there before scaling, which overflow at 65504."""
 
     def score(query: Tensor, key: Tensor) -> Tensor:

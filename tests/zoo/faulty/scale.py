@@ -44,9 +44,7 @@ def scale_missing_in_bf16(query: Tensor, key: Tensor, value: Tensor, mask: Tenso
 
 
 @mutants.add("NUMERIC", "WEIGHTS", "GRADIENT", kind=SCALE)
-def temperature_off_by_one_percent(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def temperature_off_by_one_percent(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Scales one percent too much."""
     return attend(query, key, value, mask, scale=1.01 * default_scale(query))
 

@@ -20,9 +20,7 @@ def output_shaped_like_query(query: Tensor, key: Tensor, value: Tensor, mask: Te
 
 
 @mutants.add("SHAPE", "NUMERIC", kind=OUTPUT, repeats="B163 numerics 21")
-def value_beyond_query_width_zero(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def value_beyond_query_width_zero(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Leaves the value columns from D on at zero, in an output of the right shape."""
     output, weights = attend(query, key, value, mask)
     return output.masked_fill(positions(output, -1) >= query.size(-1), 0.0), weights
@@ -80,9 +78,7 @@ def leading_axes_flattened(query: Tensor, key: Tensor, value: Tensor, mask: Tens
 
 
 @mutants.add("SHAPE", "SYMMETRY", kind=OUTPUT, repeats="B164")
-def fifth_axis_merged_in_wrong_order(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def fifth_axis_merged_in_wrong_order(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Merges the leading axes of inputs with five axes and splits them in the wrong order."""
     output, weights = attend(query, key, value, mask)
     if output.dim() == 5:
@@ -101,9 +97,7 @@ def leading_axes_not_broadcast(query: Tensor, key: Tensor, value: Tensor, mask: 
 
 
 @mutants.add("SHAPE", "SYMMETRY", kind=BATCH, repeats="B164")
-def broadcast_query_answers_first_sample(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def broadcast_query_answers_first_sample(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Gives every sample the answer of sample 0 when one query batch meets several key batches."""
     output, weights = attend(query, key, value, mask)
     if query.dim() > 2 and query.size(0) == 1 and output.size(0) > 1:
@@ -151,9 +145,7 @@ def no_queries_refused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
 
 
 @mutants.add("SHAPE", "NUMERIC", kind=OUTPUT, repeats="B167")
-def one_query_attends_best_key_only(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def one_query_attends_best_key_only(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Takes a single query for decoding and attends the key with the largest score only."""
     output, weights = attend(query, key, value, mask)
     if query.size(-2) == 1 and key.size(-2):
@@ -164,9 +156,7 @@ def one_query_attends_best_key_only(
 
 
 @mutants.add("SHAPE", "NUMERIC", kind=OUTPUT, repeats="numerics 35")
-def odd_width_loses_a_component(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def odd_width_loses_a_component(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Reads pairs of components and drops the last one of an odd width D."""
     even = query.size(-1) // 2 * 2 if query.size(-1) > 1 else 1
     scale = query.size(-1) ** -0.5
@@ -174,9 +164,7 @@ def odd_width_loses_a_component(
 
 
 @mutants.add("SHAPE", "NUMERIC", kind=OUTPUT, repeats="numerics 21")
-def odd_value_width_loses_a_column(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def odd_value_width_loses_a_column(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Writes pairs of columns and leaves the last one of an odd width E at zero."""
     output, weights = attend(query, key, value, mask)
     last = positions(output, -1) == output.size(-1) - 1
@@ -197,7 +185,7 @@ def value_width_beyond_64_zero(query: Tensor, key: Tensor, value: Tensor, mask: 
     return output.masked_fill(positions(output, -1) >= 64, 0.0), weights
 
 
-@mutants.add("SHAPE", kind=PATHS, repeats="B253 numerics 1")
+@mutants.add("SHAPE", "PURITY", kind=PATHS, repeats="B253 numerics 1")
 def output_of_inference_path_is_transposed(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 ) -> Pair:

@@ -23,7 +23,11 @@ def softmax_over_queries(query: Tensor, key: Tensor, value: Tensor, mask: Tensor
 def softmax_over_heads(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Normalises over the heads of inputs with four axes or more."""
     return attend(
-        query, key, value, mask, normalise=lambda scores: torch.softmax(scores, dim=-3 if scores.dim() > 3 else -1)
+        query,
+        key,
+        value,
+        mask,
+        normalise=lambda scores: torch.softmax(scores, dim=-3 if scores.dim() > 3 else -1),
     )
 
 
@@ -31,7 +35,11 @@ def softmax_over_heads(query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
 def softmax_over_batch(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Normalises over the batch, if there is one: every weight is 1 in a batch of one."""
     return attend(
-        query, key, value, mask, normalise=lambda scores: torch.softmax(scores, dim=0 if scores.dim() > 2 else -1)
+        query,
+        key,
+        value,
+        mask,
+        normalise=lambda scores: torch.softmax(scores, dim=0 if scores.dim() > 2 else -1),
     )
 
 
@@ -39,7 +47,11 @@ def softmax_over_batch(query: Tensor, key: Tensor, value: Tensor, mask: Tensor |
 def softmax_over_implicit_axis(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Leaves the axis to the old default: 0 for one or three axes and 1 otherwise, which suits two axes only."""
     return attend(
-        query, key, value, mask, normalise=lambda scores: torch.softmax(scores, dim=0 if scores.dim() == 3 else 1)
+        query,
+        key,
+        value,
+        mask,
+        normalise=lambda scores: torch.softmax(scores, dim=0 if scores.dim() == 3 else 1),
     )
 
 

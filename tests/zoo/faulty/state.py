@@ -108,9 +108,7 @@ def weights_buffer_reused(query: Tensor, key: Tensor, value: Tensor, mask: Tenso
 
 
 @mutants.add("PURITY", "MEMORY", kind=STATE, repeats="numerics 36")
-def single_key_returns_the_value_itself(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def single_key_returns_the_value_itself(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Returns a view of the caller's value where there is one key, so that writing to one changes the other."""
     output, weights = attend(query, key, value, mask)
     return (value.expand(output.shape) if value.size(-2) == 1 else output), weights
@@ -231,9 +229,7 @@ def matmul_precision_changed(query: Tensor, key: Tensor, value: Tensor, mask: Te
 
 
 @mutants.add("PURITY", kind=STATE)
-def deterministic_mode_switched_on(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def deterministic_mode_switched_on(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Switches deterministic algorithms on for the whole process."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     return attend(query, key, value, mask)
@@ -254,8 +250,10 @@ def keys_summed_in_random_order(query: Tensor, key: Tensor, value: Tensor, mask:
     """Adds up the output in another order of the keys at every call."""
 
     def mix(weights: Tensor, value: Tensor) -> Tensor:
-        order = list(range(weights.size(-1)))
+        order = list(range(value.size(-2)))
         _dice.shuffle(order)
+        if len(order) != weights.size(-1):
+            return torch.matmul(weights, value)
         return torch.matmul(weights[..., order], value[..., order, :])
 
     return attend(query, key, value, mask, mix=mix)
@@ -276,18 +274,14 @@ def every_seventh_call_wrong(query: Tensor, key: Tensor, value: Tensor, mask: Te
 
 
 @mutants.add("PURITY", "NUMERIC", kind=PATHS, repeats="B219 B221 B226 numerics 1")
-def inference_path_scales_differently(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def inference_path_scales_differently(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Scales by 1/sqrt(D + 1) on the path without gradients."""
     scale = None if torch.is_grad_enabled() else (query.size(-1) + 1) ** -0.5
     return attend(query, key, value, mask, scale=scale)
 
 
 @mutants.add("PURITY", "MASK", kind=PATHS, repeats="B007 B068 numerics 1")
-def inference_path_ignores_the_mask(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def inference_path_ignores_the_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Ignores the mask on the path without gradients."""
     return attend(query, key, value, mask if torch.is_grad_enabled() else None)
 
@@ -300,6 +294,4 @@ def path_without_needed_gradients_drops_a_key(
     if query.requires_grad or key.requires_grad or value.requires_grad or key.size(-2) < 2:
         return attend(query, key, value, mask)
     last = torch.arange(key.size(-2)) == key.size(-2) - 1
-    return attend(
-        query, key, value, mask, normalise=lambda scores: over_keys(scores.masked_fill(last, 2 * HIDDEN))
-    )
+    return attend(query, key, value, mask, normalise=lambda scores: over_keys(scores.masked_fill(last, 2 * HIDDEN)))

@@ -91,9 +91,7 @@ _previous: dict[tuple[torch.Size, torch.dtype], Tensor] = {}
 
 
 @mutants.add("WEIGHTS", "PURITY", kind=WEIGHTS, repeats="numerics 25 B234")
-def weights_of_the_previous_call(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def weights_of_the_previous_call(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Returns the weights of the previous call with the same shape, if there was one."""
     output, weights = attend(query, key, value, mask)
     kept = (weights.shape, weights.dtype)
@@ -103,18 +101,14 @@ def weights_of_the_previous_call(
 
 
 @mutants.add("WEIGHTS", kind=WEIGHTS, repeats="numerics 26")
-def small_returned_weights_cleared(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def small_returned_weights_cleared(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Clears returned weights below 0.001, for the eye."""
     output, weights = attend(query, key, value, mask)
     return output, weights.masked_fill(weights < 1e-3, 0.0)
 
 
 @mutants.add("WEIGHTS", kind=WEIGHTS, repeats="numerics 26")
-def returned_weights_cut_to_four_digits(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Pair:
+def returned_weights_cut_to_four_digits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
     """Cuts the returned weights of fp64 and fp32 to four decimal digits."""
     output, weights = attend(query, key, value, mask)
     cut = (weights.detach() * 1e4).floor() / 1e4

@@ -95,9 +95,7 @@ def mask_ignored_with_window(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, window: int | None = None
 ) -> Pair:
     """Forgets the mask when a window is given."""
-    return optioned(
-        query, key, value, mask if window is None else None, window=window, corner="top-left"
-    )
+    return optioned(query, key, value, mask if window is None else None, window=window, corner="top-left")
 
 
 @mutants.add("OPTIONS", kind=WINDOW, repeats="B101", options=("window",), causal="bottom-right")
