@@ -88,7 +88,7 @@ def forward(
 ) -> Allowed:
     """Return the allowance of output, weights and logsumexp. `exact_scores` states that every product and sum in
     the scores is representable, so that only the softmax rounds."""
-    width, keys = problem.query.shape[-1], problem.key.shape[-2]
+    keys = problem.key.shape[-2]
     score = _score_error(problem, truth, unit, carried, exact_scores)
     live = truth.allowed & ~truth.empty
     score = torch.expm1(torch.where(live, score, 0.0).clamp(max=50.0))
@@ -124,7 +124,7 @@ def _score_error(
         error = error + unit.scores * (problem.bias.abs() + raw_scores(problem).abs())
     if problem.softcap is not None:
         # Division, tanh and product each round once more; tanh never amplifies an error.
-        error = error + 4 * unit.scores * torch.minimum(raw_scores(problem).abs(), torch.tensor(problem.softcap).double())
+        error = error + 4 * unit.scores * raw_scores(problem).abs().clamp(max=problem.softcap)
     if carried is not None:
         query, key = carried.query, carried.key
         through = query @ (problem.key.abs() + key).transpose(-2, -1) + problem.query.abs() @ key.transpose(-2, -1)
@@ -171,7 +171,7 @@ def backward(
     """Return the allowance of each gradient, in the shapes of `gradients`."""
     allowed = _unslack(forward(problem, truth, unit, carried=carried), unit)
     weights, g = truth.weights, upstream.output.abs()
-    queries, keys, value_width = g.shape[-2], weights.shape[-1], g.shape[-1]
+    queries = g.shape[-2]
     carried_g = torch.zeros_like(g) if upstream.error is None else upstream.error
 
     value = allowed.weights.transpose(-2, -1) @ g + weights.transpose(-2, -1) @ carried_g
@@ -191,16 +191,11 @@ def backward(
     inner, exact = scores * cap.abs().double(), (gradients.scores * cap).abs()
     if problem.softcap is not None:
         inner = inner + 4 * unit.scores * gradients.scores.abs() + 2 * allowed.scores * gradients.scores.abs()
-    return Gradients(
-        unit.slack * _product_error(inner, exact, problem.key, gradients.query, scale, unit, carried and carried.key),
-        unit.slack
-        * _product_error(
-            inner.transpose(-2, -1), exact.transpose(-2, -1), problem.query, gradients.key, scale, unit,
-            carried and carried.query,
-        ),
-        unit.slack * value,
-        unit.slack * scores,
-    )  # fmt: skip
+    of_key, of_query = (None, None) if carried is None else (carried.key, carried.query)
+    query = _product_error(inner, exact, problem.key, gradients.query, scale, unit, of_key)
+    inner, exact = inner.transpose(-2, -1), exact.transpose(-2, -1)
+    key = _product_error(inner, exact, problem.query, gradients.key, scale, unit, of_query)
+    return Gradients(unit.slack * query, unit.slack * key, unit.slack * value, unit.slack * scores)
 
 
 def _unslack(allowed: Allowed, unit: Units) -> Allowed:
@@ -228,7 +223,13 @@ def _slopes(
 
 
 def _score_gradient_error(
-    truth: Truth, allowed: Allowed, slopes: Tensor, slope_error: Tensor, upstream: Upstream, unit: Units, carried_g: Tensor
+    truth: Truth,
+    allowed: Allowed,
+    slopes: Tensor,
+    slope_error: Tensor,
+    upstream: Upstream,
+    unit: Units,
+    carried_g: Tensor,
 ) -> Tensor:
     weights = truth.weights
     keys, value_width = weights.shape[-1], upstream.output.shape[-1]

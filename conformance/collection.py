@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from . import story
-from .capabilities import Capabilities
 from .deviations import Deviation
 from .dtypes import DTYPES
 from .edge import safe
@@ -30,7 +29,6 @@ from .errors import ConformanceError
 from .implementation import Implementation, registered
 from .plugin import RECORD
 from .records import Key, Outcome, Record, counts
-from .references import REFERENCES
 from .results import dump, record_line, to_record
 from .rulebook import families, get_rule
 from .runner import Examination, stale
@@ -215,12 +213,7 @@ class Arrived:
         """Return a sentence for each stale deviation; none unless all records came."""
         if not self.deviations or not self.complete:
             return []
-        # The implementation may live in a worker process: only its name, device and deviations are known here.
-        known = Implementation(
-            type(self), REFERENCES["attention"], Capabilities(), name=self.name, device=self.device,
-            deviations=self.deviations,
-        )  # fmt: skip
-        return [safe(sentence) for sentence in stale(known, self.records)]
+        return [safe(sentence) for sentence in stale(self.name, self.device, self.deviations, self.records)]
 
 
 def arrivals(texts: Iterable[str]) -> list[Arrived]:

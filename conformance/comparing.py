@@ -11,13 +11,21 @@ from .inputs import Inputs
 
 
 class Departure(Exception):
-    """A rule does not hold. `ratio` is error/allowance, `inputs` what was sent, `declare` the declaration that would fit."""
+    """A rule does not hold. `ratio` is error/allowance, `inputs` what was sent, `declare` the declaration that would fit. Rules that depend on a convention are not run where it `blocks` them: what
+    it is instead is known, and all of them would only repeat it."""
 
     def __init__(
-        self, text: str, *, ratio: float | None = None, inputs: Inputs | None = None, declare: str | None = None
+        self,
+        text: str,
+        *,
+        ratio: float | None = None,
+        inputs: Inputs | None = None,
+        declare: str | None = None,
+        blocks: bool = False,
     ) -> None:
         super().__init__(text)
         self.text, self.ratio, self.inputs, self.declare = text, ratio, inputs, declare
+        self.blocks = blocks or declare is not None
 
 
 class NotApplicable(Exception):

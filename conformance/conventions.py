@@ -7,6 +7,7 @@ results agree within the bound. Where the declared answers do not fit, others ar
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,24 @@ import torch
 
 from .cases import Case, Mask
 from .comparing import Departure, NotApplicable, require_near, require_shape
+from .dtypes import is_half
 from .edge import Raised, WrongResult
-from .expectations import Near
+from .expectations import Near, scale_of
 from .fitting import Excluded, fit
 from .trial import Trial
 
 Check = Callable[[Trial], None]
+Measure = Callable[[Trial], "Measured"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a measurement says: whether the declared answer holds, another one that does, and the numbers in words."""
+
+    as_declared: bool
+    answer: Any
+    text: str
+
 
 ALL_KINDS = ("bool", "number", "additive")
 PLAIN = Case("plain", queries=5, keys=7)
@@ -37,7 +50,7 @@ CAUSAL_MASKED = Case("causal with a mask", causal=True, queries=6, keys=6, mask=
 @dataclass(frozen=True)
 class Convention:
     """One question: the capability that answers it, the answers to try, what else may have to change with it, and
-    the check that an answer has to pass on each of the cases."""
+    the check that an answer has to pass on each of the cases. `measure` reads a further answer directly."""
 
     capability: str
     question: str
@@ -45,6 +58,7 @@ class Convention:
     cases: tuple[Case, ...]
     check: Check
     together: tuple[str, ...] = ()
+    measure: Measure | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,7 @@ class Reading:
     changes: Mapping[str, Any] | None
     evidence: str
     ratio: float | None
+    measured: bool = False
 
 
 def agrees(trial: Trial) -> None:
@@ -113,7 +128,9 @@ def second_agrees(trial: Trial) -> None:
             raise NotApplicable("second: no weights are returned")
         raise Departure("no second result was returned", inputs=trial.inputs)
     near = second_near(declared, expectation)
-    require_shape(what=f"second result ({declared})", actual=result.second, shape=tuple(near.value.shape), inputs=trial.inputs)
+    require_shape(
+        what=f"second result ({declared})", actual=result.second, shape=tuple(near.value.shape), inputs=trial.inputs
+    )
     trial.near(f"second result ({declared})", result.second, near)
 
 
@@ -153,7 +170,10 @@ CONVENTIONS: Mapping[str, Convention] = {
             "layout", "In which order are the axes?", ("...LD", "BHLD", "BLHD", "LBHD", "BLE", "LBE"),
             (PLAIN, SQUARE_PLAIN), agrees, ("scale", "causal"),
         ),
-        Convention("scale", "By what are the scores multiplied?", _SCALES, (PLAIN,), agrees, ("layout", "causal")),
+        Convention(
+            "scale", "By what are the scores multiplied?", _SCALES, (PLAIN,), agrees, ("layout", "causal"),
+            measure=lambda trial: measured_scale(trial),
+        ),
         Convention(
             "causal", "Which corner is the causal triangle aligned with, and can it be switched off?", _TRIANGLES,
             (CAUSAL_WIDE, CAUSAL_TALL, PLAIN), agrees, ("layout", "scale"),
@@ -190,7 +210,50 @@ def read(trial: Trial, convention: Convention) -> Reading:
     for changes in _changes(trial, convention):
         if _attempt(trial, convention, changes) is None:
             return Reading(changes, declared.text, declared.ratio)
-    return Reading(None, declared.text, declared.ratio)
+    return _measured(trial, convention, declared)
+
+
+def _measured(trial: Trial, convention: Convention, declared: Departure) -> Reading:
+    """Measure where no known answer fits. A declared answer that is measured is not what departs."""
+    if convention.measure is None:
+        return Reading(None, declared.text, declared.ratio)
+    try:
+        measured = convention.measure(trial)
+    except (Departure, Raised, WrongResult, NotApplicable) as problem:
+        return Reading(None, f"{declared.text} (no measurement: {problem})", declared.ratio)
+    if measured.as_declared:
+        return Reading({}, "", None)
+    changes = {convention.capability: measured.answer}
+    if measured.answer is not None and _attempt(trial, convention, changes) is None:
+        return Reading(changes, measured.text, declared.ratio)
+    return Reading(None, measured.text, declared.ratio, measured=True)
+
+
+def measured_scale(trial: Trial) -> Measured:
+    """Read the factor on the scores off two keys with scores 0 and -8 sqrt(D), at two widths.
+
+    The first output column is the weight w of the second key, so the factor is ln((1 - w) / w) / (8 sqrt(D)).
+    """
+    factors, wanted, told = [], [], []
+    for width in (16, 64):
+        case = Case(
+            f"two keys, width {width}", values="two keys", heads=2, queries=1, keys=2, width=width, value_width=2
+        )
+        other = trial.at(case)
+        output = other.run().output.detach().double()
+        weight = float(output[..., 0, 0].reshape(-1)[0])
+        if not 0 < weight < 1:
+            raise Departure(f"the weight of a key is {weight:.3g}")
+        actual_width = other.case.width
+        factors.append(math.log((1 - weight) / weight) / (8 * math.sqrt(actual_width)))
+        wanted.append(scale_of(trial.capabilities.scale, other.case))
+        told.append(f"{factors[-1]:.6g} at width {actual_width}, where {wanted[-1]:.6g} is declared")
+    tolerance = 2.0**-5 if is_half(trial.dtype) else 1e-5
+    same = all(abs(found - want) <= tolerance * abs(want) for found, want in zip(factors, wanted, strict=True))
+    constant = abs(factors[0] - factors[1]) <= tolerance * abs(factors[0])
+    return Measured(
+        same, float(f"{factors[0]:.9g}") if constant else None, "the scores are multiplied by " + " and ".join(told)
+    )
 
 
 def _attempt(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> Departure | None:

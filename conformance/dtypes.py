@@ -22,8 +22,7 @@ def torch_dtype(name: str) -> torch.dtype:
     """Return the torch dtype called `name` here."""
     import torch
 
-    dtype = getattr(torch, _TORCH_NAMES[name])
-    assert isinstance(dtype, torch.dtype)
+    dtype: torch.dtype = getattr(torch, _TORCH_NAMES[name])
     return dtype
 
 

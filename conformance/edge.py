@@ -98,7 +98,7 @@ def foreign(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if _interrupt.asked:
             raise
         raise Raised(interrupt) from interrupt
-    except BaseException as original:  # noqa: BLE001
+    except BaseException as original:
         raise Raised(original) from original
 
 

@@ -100,7 +100,8 @@ class Expectation:
 
     def _projected(self, role: str, tensor: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
         projection = self.projections[role]
-        result = torch.nn.functional.linear(tensor, projection.weight, projection.bias)
+        result = tensor @ projection.weight.T
+        result = result if projection.bias is None else result + projection.bias
         if self.inputs.case.values in AS_THEY_ARE:
             return result, error
         return result, bounds.linear(tensor, error, projection.weight, projection.bias, self.inputs.dtype, result)
@@ -111,7 +112,8 @@ class Expectation:
         if not self.setting.module:
             return None
         query, key, value = (self._heads(name)[1] for name in ("query", "key", "value"))
-        assert query is not None and key is not None and value is not None
+        if query is None or key is None or value is None:
+            return None
         return bounds.InputErrors(query, key, value)
 
     @cached_property

@@ -31,9 +31,7 @@ def expect_gradients(case: Case, setting: Setting, dtype: str, through: str = "o
     return expected_gradients(expect(case, setting, dtype), through)
 
 
-def _solved(
-    expectation: Expectation, upstream: bounds.Upstream
-) -> tuple[oracle.Gradients, oracle.Gradients]:
+def _solved(expectation: Expectation, upstream: bounds.Upstream) -> tuple[oracle.Gradients, oracle.Gradients]:
     problem, truth = expectation.problem, expectation.truth
     gradients = oracle.differentiate(problem, truth, upstream.output, upstream.weights)
     allowed = bounds.backward(problem, truth, gradients, upstream, expectation._unit, carried=expectation.carried)
@@ -102,7 +100,9 @@ def _through_linear(
     flat, flat_error = g.value.flatten(0, -2), g.allowed.flatten(0, -2)
     x, x_error = source.flatten(0, -2), source_error.flatten(0, -2)
     weight = flat.T @ x
-    rounding = bounds.rounds(max(flat.shape[0], 1), low) * (flat.abs().T @ x.abs()) + 3 * u * weight.abs() + SMALLEST[dtype]
+    rounding = (
+        bounds.rounds(max(flat.shape[0], 1), low) * (flat.abs().T @ x.abs()) + 3 * u * weight.abs() + SMALLEST[dtype]
+    )
     weight_error = flat_error.T @ x.abs() + flat.abs().T @ x_error + flat_error.T @ x_error + rounding
     result[f"{role}.weight"] = _shared(expectation, role, Near(weight, weight_error), dtype)
     if projection.bias is not None:

@@ -160,9 +160,7 @@ def _differing(chosen: Reference, declared: Mapping[str, Any]) -> tuple[str, ...
     standard = capabilities(chosen.defaults, {})
     given = capabilities(chosen.defaults, declared)
     neutral = ("dtypes", "precision", "device")
-    return tuple(
-        name for name in FIELDS if name not in neutral and getattr(standard, name) != getattr(given, name)
-    )
+    return tuple(name for name in FIELDS if name not in neutral and getattr(standard, name) != getattr(given, name))
 
 
 def registered(namespace: Mapping[str, Any]) -> list[tuple[str, Implementation]]:

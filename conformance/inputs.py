@@ -97,24 +97,34 @@ def make(case: Case, module: bool, dtype: str) -> Inputs:
     query, key, value = (tensor.to(torch_dtype(dtype)) for tensor in drawn)
     if case.shared:
         key, value = (query, query) if case.shared == "qkv" else (key, key)
-    sizes = {"B": case.batch, "H": case.heads, "L": case.queries, "S": case.keys}
-    allowed = None if case.mask is None else masks.draw(case.mask, sizes, generator)
-    finite = None
-    if case.mask is not None and case.mask.finite and allowed is not None:
-        finite = _rounded(torch.randn(allowed.shape, generator=generator, dtype=torch.float64), dtype)
-    bias = None
-    if case.bias is not None:
-        shape = [sizes[letter] if letter in sizes else 1 for letter in case.bias]
-        bias = _rounded(torch.randn(shape, generator=generator, dtype=torch.float64), dtype)
-    lead = torch.broadcast_shapes(shapes.query[:-2], shapes.key[:-2], shapes.value[:-2]) if not case.kv_heads else shapes.query[:-2]
-    upstream = torch.randn((*lead, case.queries, shapes.value[-1]), generator=generator, dtype=torch.float64)
+    allowed, finite, bias = _masks(case, dtype, generator)
+    lead = _lead(case, shapes)
+    upstream = _normal((*lead, case.queries, shapes.value[-1]), generator)
     weight_lead = (case.batch, case.heads) if module else lead
-    upstream_weights = torch.randn((*weight_lead, case.queries, case.keys), generator=generator, dtype=torch.float64)
+    upstream_weights = _normal((*weight_lead, case.queries, case.keys), generator)
     parameters = _parameters(case.heads, case.width, case.values in values.AS_THEY_ARE, dtype) if module else None
     return Inputs(
         case, dtype, query, key, value, allowed, finite, bias,
         _rounded(upstream, dtype), _rounded(upstream_weights, dtype), parameters,
     )  # fmt: skip
+
+
+def _masks(case: Case, dtype: str, generator: torch.Generator) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the boolean mask, the finite values of an additive one, and the bias."""
+    sizes = {"B": case.batch, "H": case.heads, "L": case.queries, "S": case.keys}
+    allowed = None if case.mask is None else masks.draw(case.mask, sizes, generator)
+    finite = bias = None
+    if case.mask is not None and case.mask.finite and allowed is not None:
+        finite = _rounded(_normal(tuple(allowed.shape), generator), dtype)
+    if case.bias is not None:
+        bias = _rounded(_normal(tuple(sizes.get(letter, 1) for letter in case.bias), generator), dtype)
+    return allowed, finite, bias
+
+
+def _lead(case: Case, shapes: values.Shapes) -> tuple[int, ...]:
+    if case.kv_heads:
+        return shapes.query[:-2]
+    return tuple(torch.broadcast_shapes(shapes.query[:-2], shapes.key[:-2], shapes.value[:-2]))
 
 
 def _attention_values(
@@ -143,11 +153,16 @@ def _parameters(heads: int, width: int, identity: bool, dtype: str) -> Drawn:
     if identity:
         full = {role: torch.eye(model, dtype=torch.float64) for role in ROLES}
         head = {role: torch.eye(width, dtype=torch.float64) for role in ROLES}
-        return Drawn(_all(full, dtype), _all(head, dtype), _all({r: torch.zeros(model).double() for r in ROLES}, dtype))
-    normal = lambda *shape: torch.randn(shape, generator=generator, dtype=torch.float64)  # noqa: E731
-    full = {role: normal(model, model) * model**-0.5 for role in ROLES}
-    head = {role: normal(width, width) * width**-0.5 for role in ROLES}
-    return Drawn(_all(full, dtype), _all(head, dtype), _all({role: 0.5 * normal(model) for role in ROLES}, dtype))
+        bias = {role: torch.zeros(model, dtype=torch.float64) for role in ROLES}
+        return Drawn(_all(full, dtype), _all(head, dtype), _all(bias, dtype))
+    full = {role: _normal((model, model), generator) * model**-0.5 for role in ROLES}
+    head = {role: _normal((width, width), generator) * width**-0.5 for role in ROLES}
+    bias = {role: 0.5 * _normal((model,), generator) for role in ROLES}
+    return Drawn(_all(full, dtype), _all(head, dtype), _all(bias, dtype))
+
+
+def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def _all(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:

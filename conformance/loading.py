@@ -1,9 +1,9 @@
 """Targets given as text: found, imported and described.
 
-    module:name            an attribute of a module; `name` may be dotted
-    path/file.py:name      an attribute of a file
-    module, path/file.py   everything that it registered
-    ...:name[variant]      one of several ways to call a target that an adapter knows
+module:name            an attribute of a module; `name` may be dotted
+path/file.py:name      an attribute of a file
+module, path/file.py   everything that it registered
+...:name[variant]      one of several ways to call a target that an adapter knows
 """
 
 from __future__ import annotations

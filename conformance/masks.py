@@ -100,7 +100,7 @@ CONTENTS: Mapping[str, Callable[[tuple[int, ...], torch.Generator], Tensor]] = {
 def draw(mask: Mask, sizes: Sizes, generator: torch.Generator) -> Tensor:
     """Return the content as boolean (b, h, l, s), True = attend, with size 1 for axes that the mask leaves out."""
     letters = mask.axes.rjust(4, "1")
-    shape = tuple(sizes[letter] if letter in sizes else 1 for letter in letters)
+    shape = tuple(sizes.get(letter, 1) for letter in letters)
     if mask.content == "causal":
         shape = (shape[0], shape[1], sizes["L"], sizes["S"])
     return CONTENTS[mask.content](shape, generator)

@@ -1,8 +1,8 @@
 """Where a module keeps its four projections: recognised by name and shape, or given as `parameters=`.
 
-    parameters={"query": "W_q", "key": "W_k", "value": "W_v", "output": "W_o"}      names of submodules
-    parameters={"qkv": "attn.in_proj_weight attn.in_proj_bias", "output": "out"}    tensors by name, packed
-    parameters={"qkv": "c_attn.T", "output": "c_proj.T"}                            stored transposed, (in, out)
+parameters={"query": "W_q", "key": "W_k", "value": "W_v", "output": "W_o"}      names of submodules
+parameters={"qkv": "attn.in_proj_weight attn.in_proj_bias", "output": "out"}    tensors by name, packed
+parameters={"qkv": "c_attn.T", "output": "c_proj.T"}                            stored transposed, (in, out)
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ class Layout:
 
     def write(self, module: nn.Module, drawn: Drawn) -> None:
         """Put the drawn parameters into the module."""
-        tensors = dict(module.named_parameters()) | dict(module.named_buffers())
+        tensors: dict[str, Tensor] = {**dict(module.named_buffers()), **dict(module.named_parameters())}
         with torch.no_grad():
             for role in ROLES:
                 source = drawn.head if self.structure.shared and role != "output" else drawn.full
-                _copy(source[role], self.weights[role], tensors, by_column=_by_column(role, self.weights[role], tensors))
+                by_column = role == "output" and len(self.weights[role]) > 1
+                _copy(source[role], self.weights[role], tensors, by_column)
                 if role in self.biases:
                     _copy(drawn.bias[role], self.biases[role], tensors, by_column=False)
 
@@ -91,10 +92,6 @@ class Layout:
         return tuple(dict.fromkeys(slot.name for slot in slots))
 
 
-def _by_column(role: str, slots: tuple[Slot, ...], tensors: Mapping[str, Tensor]) -> bool:
-    return role == "output" and len(slots) > 1
-
-
 def _copy(source: Tensor, slots: tuple[Slot, ...], tensors: Mapping[str, Tensor], by_column: bool) -> None:
     for slot, piece in zip(slots, source.chunk(len(slots), 1 if by_column else 0), strict=True):
         target = slot.of(tensors)
@@ -107,9 +104,7 @@ def recognise(module: nn.Module, d_model: int, heads: int, given: Mapping[str, s
     Raises UnknownParameters, with the names and shapes found and the line to write, when a role is missing, occurs
     twice, or has a shape that fits neither d_model nor the width of a head.
     """
-    tensors = dict(module.named_parameters())
-    if not tensors:
-        tensors = dict(module.named_buffers())
+    tensors: dict[str, Tensor] = {**dict(module.named_parameters())} or {**dict(module.named_buffers())}
     found = _given(tensors, given) if given is not None else _by_name(tensors)
     try:
         return _layout(found, tensors, d_model, heads)
@@ -134,12 +129,20 @@ def _given(tensors: Mapping[str, Tensor], given: Mapping[str, str]) -> dict[str,
     found: dict[str, list[tuple[str, bool]]] = {}
     for role, text in given.items():
         if role not in (*ROLES, *_PACKED):
-            raise UnknownParameters(f"parameters= knows no role {role!r}; the roles are {', '.join((*ROLES, *_PACKED))}")
+            raise UnknownParameters(
+                f"parameters= knows no role {role!r}; the roles are {', '.join((*ROLES, *_PACKED))}"
+            )
         for name in text.split():
             stored = name.removesuffix(".T")
-            hits = [full for full in tensors if full == stored or re.fullmatch(re.escape(stored) + r"\.(weight|bias|\d+\.(weight|bias))", full)]
+            hits = [
+                full
+                for full in tensors
+                if full == stored or re.fullmatch(re.escape(stored) + r"\.(weight|bias|\d+\.(weight|bias))", full)
+            ]
             if not hits:
-                raise UnknownParameters(_explain(f"parameters= names {stored!r} for the {role}, which is not there", tensors))
+                raise UnknownParameters(
+                    _explain(f"parameters= names {stored!r} for the {role}, which is not there", tensors)
+                )
             found.setdefault(role, []).extend((hit, name.endswith(".T")) for hit in hits)
     return found
 
@@ -180,7 +183,9 @@ def _is_bias(name: str, tensor: Tensor) -> bool:
     return tensor.dim() == 1 or name.endswith("bias")
 
 
-def _layout(found: Mapping[str, list[tuple[str, bool]]], tensors: Mapping[str, Tensor], d_model: int, heads: int) -> Layout:
+def _layout(
+    found: Mapping[str, list[tuple[str, bool]]], tensors: Mapping[str, Tensor], d_model: int, heads: int
+) -> Layout:
     weights: dict[str, tuple[Slot, ...]] = {}
     biases: dict[str, tuple[Slot, ...]] = {}
     for role, entries in found.items():
@@ -214,7 +219,11 @@ def _weight_slots(
     return tuple(slots)
 
 
-def _is_shared(weights: Mapping[str, tuple[Slot, ...]], tensors: Mapping[str, Tensor], d_model: int, heads: int) -> bool:
+def _is_shared(
+    weights: Mapping[str, tuple[Slot, ...]], tensors: Mapping[str, Tensor], d_model: int, heads: int
+) -> bool:
     width = d_model // heads
-    shapes = {tuple(slots[0].of(tensors).shape) for role, slots in weights.items() if role != "output" and len(slots) == 1}
+    shapes = {
+        tuple(slots[0].of(tensors).shape) for role, slots in weights.items() if role != "output" and len(slots) == 1
+    }
     return shapes == {(width, width)} and heads > 1

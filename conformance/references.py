@@ -41,7 +41,9 @@ REFERENCES: Mapping[str, Reference] = {
             "attention_conformance.reference.attention",
             {"layout": "BLE", "value_width": "same", "leading": "equal", "no_keys": "unspecified"},
             deviations=(
-                Deviation("ERRORS-003", "Q1-key-batch-folded: the batch size is read from the query, other batches are folded"),
+                Deviation(
+                    "ERRORS-003", "Q1-key-batch-folded: the batch size is read from the query, other batches are folded"
+                ),
                 Deviation("ERRORS-006", "Q1-indivisible-width: d_model is not checked against n_heads"),
             ),
         ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,7 +63,7 @@ class _Mark:
 
 
 def rule(
-    id: str,
+    identity: str,
     *,
     source: str,
     cases: Iterable[Case],
@@ -85,7 +84,7 @@ def rule(
         wanted = {name: value if isinstance(value, tuple) else (value,) for name, value in (needs or {}).items()}
         touched = conventions_of(listed) if depends is None else depends
         made = Rule(
-            id, " ".join(sentence.split()), " ".join(reason.split()), source, listed, function, dtypes, modes,
+            identity, " ".join(sentence.split()), " ".join(reason.split()), source, listed, function, dtypes, modes,
             wanted, kinds, convention, tuple(name for name in touched if name != convention), smoke, thorough,
         )  # fmt: skip
         function.rule = made  # type: ignore[attr-defined]
@@ -111,7 +110,7 @@ def conventions_of(cases: Iterable[Case]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def catalogue() -> Mapping[str, Rule]:
-    """Return every rule by id: smoke rules first, then conventions, then the rest by id."""
+    """Return every rule by id: smoke rules first, then conventions after those they depend on, then the rest."""
     from . import rules
 
     found: dict[str, Rule] = {}
@@ -123,21 +122,26 @@ def catalogue() -> Mapping[str, Rule]:
                 if made.id in found or made.id in RETIRED:
                     raise UnknownRule(f"the id {made.id} is given twice or retired; give {value.__name__} a new one")
                 found[made.id] = made
-    ordered = sorted(found.values(), key=lambda made: (not made.smoke, made.convention is None, made.id))
+    ordered = sorted(
+        found.values(),
+        key=lambda made: (
+            not made.smoke,
+            made.convention is None,
+            len(made.depends) if made.convention else 0,
+            made.id,
+        ),
+    )
     return {made.id: made for made in ordered}
 
 
-def get_rule(id: str) -> Rule:
-    """Return one rule. Raises UnknownRule."""
+def get_rule(name: str) -> Rule:
+    """Return one rule by its id. Raises UnknownRule."""
     rules = catalogue()
-    if id not in rules:
-        raise UnknownRule(f"no rule {id!r}{nearest(id, rules)} List them with: attention-conformance rules")
-    return rules[id]
+    if name not in rules:
+        raise UnknownRule(f"no rule {name!r}{nearest(name, rules)} List them with: attention-conformance rules")
+    return rules[name]
 
 
 def families() -> tuple[str, ...]:
     """Return the families of the catalogue, sorted."""
     return tuple(sorted({made.family for made in catalogue().values()}))
-
-
-ID = re.compile(r"[A-Z]+-\d{3}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -12,16 +12,13 @@ import torch
 from . import story
 from .comparing import Departure, NotApplicable
 from .deviations import Deviation
-from .edge import Raised, WrongResult, process_state_kept, telling_interrupts_apart
-from .errors import UnknownParameters
+from .edge import process_state_kept, telling_interrupts_apart
 from .implementation import Implementation, describe
 from .records import Key, Outcome, Record, Verdict
 from .rulebook import Rule, catalogue, get_rule
 from .selection import fitted_cases, plan, ruled_out
 from .subject import Subject, has_two_modes
 from .trial import Trial
-
-FOREIGN = (Raised, WrongResult, UnknownParameters)
 
 
 class Examination:
@@ -32,7 +29,7 @@ class Examination:
         self.name = name or implementation.label
         self.gated = gated
         self._records: dict[Key, Record] = {}
-        self._declared: dict[Key, str] = {}
+        self._blocking: dict[Key, str] = {}
         self._subjects: dict[str, Subject] = {}
 
     def run_one(self, rule: Rule, dtype: str | None) -> Record:
@@ -73,9 +70,8 @@ class Examination:
             record = self.run_one(other, dtype)
             if other.smoke and record.outcome in (Outcome.FAILED, Outcome.ERROR):
                 return f"{other.id} failed: {story.first_line(record)}"
-            declare = self._declared.get(record.key)
-            if record.outcome is Outcome.FAILED and declare is not None:
-                return f"{other.id} failed: {other.convention} is not as declared; declare {declare}"
+            if record.key in self._blocking:
+                return f"{other.id} failed: {other.convention} is not as declared{self._blocking[record.key]}"
         return None
 
     def _subject(self, dtype: str, mode: str) -> Subject:
@@ -98,7 +94,7 @@ class Examination:
                     continue
                 except Departure as departure:
                     return self._failed(rule, dtype, trial, departure)
-                except FOREIGN as error:
+                except story.FOREIGN as error:
                     text = story.of_error(rule, trial, error)
                     return self._record(rule, dtype, Outcome.ERROR, text, case=case.name)
                 if trial.ratio is not None:
@@ -108,8 +104,9 @@ class Examination:
         return self._record(rule, dtype, Outcome.PASSED, "", ratio=worst)
 
     def _failed(self, rule: Rule, dtype: str | None, trial: Trial, departure: Departure) -> Record:
-        if departure.declare is not None:
-            self._declared[Key(rule.id, dtype)] = departure.declare
+        if departure.blocks:
+            advice = f"; declare {departure.declare}" if departure.declare else ""
+            self._blocking[Key(rule.id, dtype)] = advice
         diagnosis = (f"declare {departure.declare}",) if departure.declare else ()
         text = story.of_departure(rule, trial, departure)
         return self._record(
@@ -135,15 +132,10 @@ class Examination:
         return None
 
 
-_EXAMINATIONS: weakref.WeakKeyDictionary[Implementation, dict[str | None, Examination]] = weakref.WeakKeyDictionary()
-
-
+@lru_cache(maxsize=32)
 def examination(implementation: Implementation, name: str | None = None) -> Examination:
     """Return the examination of an implementation in this process."""
-    by_name = _EXAMINATIONS.setdefault(implementation, {})
-    if name not in by_name:
-        by_name[name] = Examination(implementation, name=name)
-    return by_name[name]
+    return Examination(implementation, name=name)
 
 
 def run_one(implementation: Implementation, rule: str, dtype: str | None, *, name: str | None = None) -> Record:
@@ -186,15 +178,17 @@ def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdic
     return Verdict.DECLARED if deviates or implementation.declared else Verdict.CONFORMS
 
 
-def stale(implementation: Implementation, records: Iterable[Record]) -> list[str]:
-    """Return a sentence for each deviation of a full run that names no rule, or under which nothing departs any more."""
+def stale(name: str, device: str, deviations: Iterable[Deviation], records: Iterable[Record]) -> list[str]:
+    """Return a sentence for each deviation of a full run that names no rule, or under which nothing departs any more.
+
+    `records` are all those of the implementation called `name`; an entry that no record falls under is left alone.
+    """
     records = list(records)
     found = []
-    for entry in implementation.deviations:
-        hits = [r for r in records if r.rule == entry.rule and entry.applies(r.dtype, implementation.device, torch.__version__)]
+    for entry in deviations:
+        hits = [r for r in records if r.rule == entry.rule and entry.applies(r.dtype, device, torch.__version__)]
         if entry.rule not in catalogue():
-            found.append(f"{implementation.label}: Deviation({entry.rule!r}) names no rule of the catalogue; remove it")
-        elif hits and not any(r.outcome is Outcome.DEVIATION for r in hits):
-            if all(r.outcome is Outcome.PASSED for r in hits):
-                found.append(f"{implementation.label}: nothing departs from {entry.rule} any more; remove Deviation({entry.rule!r}, ...)")
+            found.append(f"{name}: Deviation({entry.rule!r}) names no rule of the catalogue; remove it")
+        elif hits and all(r.outcome is Outcome.PASSED for r in hits):
+            found.append(f"{name}: nothing departs from {entry.rule} any more; remove Deviation({entry.rule!r}, ...)")
     return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .cases import Case
 from .capabilities import Capabilities
+from .cases import Case
 from .errors import UnknownRule, nearest
 from .fitting import Excluded, fit
 from .implementation import Implementation

@@ -71,9 +71,7 @@ class Subject:
     def setting(self) -> Setting:
         """The declared conventions as far as an expectation depends on them."""
         own = self.capabilities
-        return Setting(
-            self.implementation.is_module, own.scale, own.empty_row, own.no_keys, own.causal, own.precision
-        )
+        return Setting(self.implementation.is_module, own.scale, own.empty_row, own.no_keys, own.causal, own.precision)
 
     def setting_for(self, inputs: Inputs) -> Setting:
         """Return the setting with the structure of the module that these inputs are sent to."""
@@ -105,10 +103,10 @@ class Subject:
 
     def fresh(self, inputs: Inputs) -> nn.Module:
         """Return a new module that holds the parameters of the inputs."""
-        assert inputs.parameters is not None
         layout = self.layout(inputs)
         module = self.build(inputs.case.heads * inputs.case.width, inputs.case.heads)
-        layout.write(module, inputs.parameters)
+        if inputs.parameters is not None:
+            layout.write(module, inputs.parameters)
         return module.train(self.mode == "train")
 
     def module(self, inputs: Inputs) -> nn.Module:
@@ -157,8 +155,7 @@ class Subject:
         form = next(form for form in mask.forms if form in own.mask)
         if form == "lengths":
             return inputs.allowed.expand(inputs.sizes["B"], 1, 1, -1).sum((1, 2, 3)).to(self.implementation.device)
-        pattern = masks.choose_pattern(own.mask_shapes, mask.axes)
-        assert pattern is not None
+        pattern = masks.choose_pattern(own.mask_shapes, mask.axes) or mask.axes
         sizes = inputs.sizes
         shaped = masks.shape_as(inputs.allowed, pattern, sizes)
         finite = None if inputs.finite is None else masks.shape_as(inputs.finite, pattern, sizes)
@@ -229,5 +226,3 @@ def _split(returned: object) -> tuple[Tensor, Tensor | None]:
 def has_two_modes(implementation: Implementation) -> bool:
     """Say whether train and eval can differ for it."""
     return implementation.capabilities.gradient != "none" or implementation.is_module
-
-

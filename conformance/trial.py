@@ -74,7 +74,9 @@ class Trial:
     def _note(self, ratio: float) -> None:
         self.ratio = ratio if self.ratio is None else max(self.ratio, ratio)
 
-    def near(self, what: str, actual: Tensor, near: Near, inputs: Inputs | None = None, ignore: Tensor | None = None) -> None:
+    def near(
+        self, what: str, actual: Tensor, near: Near, inputs: Inputs | None = None, ignore: Tensor | None = None
+    ) -> None:
         """Compare within the allowance and note the ratio."""
         self._note(require_near(what=what, actual=actual, near=near, inputs=inputs or self.inputs, ignore=ignore))
 
@@ -114,7 +116,9 @@ class Trial:
         second = self.weights(result, inputs)
         return (second * inputs.upstream_weights.to(second.device)).sum()
 
-    def backward(self, result: Result, wanted: Mapping[str, Tensor], inputs: Inputs, through: str = "output") -> dict[str, Tensor | None]:
+    def backward(
+        self, result: Result, wanted: Mapping[str, Tensor], inputs: Inputs, through: str = "output"
+    ) -> dict[str, Tensor | None]:
         """Differentiate a result with respect to some delivered tensors; None where nothing arrives."""
         target, upstream = self._target(result, inputs, through)
         if not target.requires_grad:
@@ -131,7 +135,9 @@ class Trial:
         second = self.weights(result, inputs)
         return second, inputs.upstream_weights.clone().to(second.device, second.dtype)
 
-    def input_gradients(self, result: Result, inputs: Inputs | None = None, through: str = "output") -> dict[str, Tensor]:
+    def input_gradients(
+        self, result: Result, inputs: Inputs | None = None, through: str = "output"
+    ) -> dict[str, Tensor]:
         """Return the gradients of the inputs and the bias in canonical axes; a missing one is a Departure."""
         inputs = inputs or self.inputs
         sent = result.delivered
@@ -175,15 +181,13 @@ class Trial:
 
 def _copy(tensor: Tensor) -> Tensor:
     """Return a copy with the strides of the original, so that foreign code cannot write into a shared tensor."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor) if _dense(tensor) else tensor
-
-
-def _dense(tensor: Tensor) -> bool:
-    return all(stride > 0 for stride in tensor.stride())
+    if 0 in tensor.stride():
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
 
 
 def _summed(expected: Mapping[str, Near], shared: str) -> dict[str, Near]:
-    """One tensor that serves several arguments gets the sum of their gradients, which autograd returns for each name."""
+    """A tensor that serves several arguments gets the sum of their gradients; autograd returns it for each name."""
     names = INPUT_NAMES if shared == "qkv" else ("key", "value")
     value = sum((expected[name].value for name in names[1:]), expected[names[0]].value)
     allowed = sum((expected[name].allowed for name in names[1:]), expected[names[0]].allowed)

@@ -141,7 +141,9 @@ BUILT: Mapping[str, Callable[[Shapes, torch.Generator], Drawn]] = {
     "duplicate keys": _duplicate_keys,
 }
 
-EXACT_SCORES = frozenset({"scores -20", "scores 120", "scores -32768", "two keys", "zero query", "ones value, zero query"})
+EXACT_SCORES = frozenset(
+    {"scores -20", "scores 120", "scores -32768", "two keys", "zero query", "ones value, zero query"}
+)
 """Families whose scores are exact in every dtype when D is a power of 16 (so that its fourth root is exact as well)."""
 
 AS_THEY_ARE = EXACT_SCORES | set(BUILT)

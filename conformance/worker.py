@@ -120,7 +120,9 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
         "verdict",
         implementation=loaded.name,
         verdict=str(verdict(loaded.implementation, records)),
-        stale=stale(loaded.implementation, records) if whole else [],
+        stale=stale(loaded.name, loaded.implementation.device, loaded.implementation.deviations, records)
+        if whole
+        else [],
     )
 
 

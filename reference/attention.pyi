@@ -48,9 +48,7 @@ class MultiHeadAttention(nn.Module):
         Raises ZeroDivisionError if ``n_heads`` is 0.
         """
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Attend from ``query`` to ``key`` and ``value`` in every head, and project the joined heads.
 
         =========  ====================  ============================================
@@ -66,7 +64,5 @@ class MultiHeadAttention(nn.Module):
         Raises RuntimeError if shapes or dtypes do not fit, for an empty batch, or for a mask in fp16.
         """
 
-    def __call__(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Run ``forward`` and the module's hooks."""

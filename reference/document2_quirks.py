@@ -11,26 +11,21 @@ _DOCUMENT = (
         id="Q2-single-head-by-title",
         reference="document 2",
         sentence=(
-            "The title and the first paragraph call the mechanism single-head, while the code has `heads` "
-            "heads."
+            "The title and the first paragraph call the mechanism single-head, while the code has `heads` heads."
         ),
         where="document 2, title",
         consequence=(
-            "Only SelfAttention(embed_size, 1) is what the title names; any other count gives several "
-            "softmaxes."
+            "Only SelfAttention(embed_size, 1) is what the title names; any other count gives several softmaxes."
         ),
     ),
     Quirk(
         id="Q2-prose-omits-output-layer",
         reference="document 2",
         sentence=(
-            "The prose counts three linear layers and ends with weights times values; a fourth, fc_out, "
-            "follows."
+            "The prose counts three linear layers and ends with weights times values; a fourth, fc_out, follows."
         ),
         where="document 2, last paragraph",
-        consequence=(
-            "Code written from the prose gives the output before fc_out and has two parameters too few."
-        ),
+        consequence=("Code written from the prose gives the output before fc_out and has two parameters too few."),
     ),
 )
 
@@ -41,8 +36,7 @@ _MODULE = (
         sentence="There is no dropout, so training and evaluation compute the same.",
         where=f"{_LINE} 5: def __init__(self, embed_size, heads):",
         consequence=(
-            "A port of a model that drops weights trains differently; its tests in eval mode see no "
-            "difference."
+            "A port of a model that drops weights trains differently; its tests in eval mode see no difference."
         ),
     ),
     Quirk(
@@ -50,8 +44,7 @@ _MODULE = (
         reference="SelfAttention",
         sentence="That heads divides embed_size is checked by an assert, which python -O removes.",
         where=(
-            f'{_LINE} 11: assert (self.head_dim * heads == embed_size), "Embed size needs to be divisible by '
-            'heads"'
+            f'{_LINE} 11: assert (self.head_dim * heads == embed_size), "Embed size needs to be divisible by heads"'
         ),
         consequence=(
             "Under -O, SelfAttention(10, 4) builds, refuses inputs of width 10 with a message about shapes, "
@@ -80,9 +73,7 @@ _MODULE = (
     Quirk(
         id="Q2-self-by-name",
         reference="SelfAttention",
-        sentence=(
-            "The class is called SelfAttention and takes three inputs, the query of another length if wanted."
-        ),
+        sentence=("The class is called SelfAttention and takes three inputs, the query of another length if wanted."),
         where=f"{_LINE} 18: def forward(self, values, keys, query, mask):",
         consequence="Self-attention is the caller's task: the same tensor three times.",
     ),
@@ -91,9 +82,7 @@ _MODULE = (
         reference="SelfAttention",
         sentence="The arguments are values, keys, query, the reverse of document 1's order.",
         where=f"{_LINE} 18: def forward(self, values, keys, query, mask):",
-        consequence=(
-            "A call in the usual order has the right shape and swaps queries with values; keywords avoid it."
-        ),
+        consequence=("A call in the usual order has the right shape and swaps queries with values; keywords avoid it."),
     ),
     Quirk(
         id="Q2-mask-required",
@@ -106,8 +95,7 @@ _MODULE = (
         id="Q2-head-sees-own-slice",
         reference="SelfAttention",
         sentence=(
-            "The input is cut into heads before it is projected, so a head sees only its own slice of the "
-            "embedding."
+            "The input is cut into heads before it is projected, so a head sees only its own slice of the embedding."
         ),
         where=f"{_LINE} 23: values.reshape(N, value_len, self.heads, self.head_dim)",
         consequence="No head can compare features of another slice; slices meet in fc_out alone.",
@@ -115,13 +103,9 @@ _MODULE = (
     Quirk(
         id="Q2-batch-and-width-trade",
         reference="SelfAttention",
-        sentence=(
-            "Only the number of elements is checked: keys of twice the batch and half the width are accepted."
-        ),
+        sentence=("Only the number of elements is checked: keys of twice the batch and half the width are accepted."),
         where=f"{_LINE} 24: keys.reshape(N, key_len, self.heads, self.head_dim)",
-        consequence=(
-            "Two samples of narrow keys are read as one of full width, and the output has the right shape."
-        ),
+        consequence=("Two samples of narrow keys are read as one of full width, and the output has the right shape."),
     ),
     Quirk(
         id="Q2-einsum-list",
@@ -135,9 +119,7 @@ _MODULE = (
         reference="SelfAttention",
         sentence="An additive mask, 0 for attend and -inf for hide, is read the wrong way round.",
         where=f"{_LINE} 34: mask == 0",
-        consequence=(
-            "The hidden keys get all the weight and no error tells; such a mask goes in as `mask == 0`."
-        ),
+        consequence=("The hidden keys get all the weight and no error tells; such a mask goes in as `mask == 0`."),
     ),
     Quirk(
         id="Q2-any-nonzero-attends",
@@ -150,8 +132,7 @@ _MODULE = (
         id="Q2-fill-before-scaling",
         reference="SelfAttention",
         sentence=(
-            "The fill -1e20 replaces the score before it is scaled, so a masked score is -1e20 / "
-            "sqrt(embed_size)."
+            "The fill -1e20 replaces the score before it is scaled, so a masked score is -1e20 / sqrt(embed_size)."
         ),
         where=f'{_LINE} 34: energy.masked_fill(mask == 0, float("-1e20"))',
         consequence=(
@@ -174,9 +155,7 @@ _MODULE = (
         reference="SelfAttention",
         sentence="A row with nothing to attend to is uniform over all keys, because the fill is finite.",
         where=f'{_LINE} 34: energy.masked_fill(mask == 0, float("-1e20"))',
-        consequence=(
-            "The row's output is the mean of all projected values, padding included, and not zeros or NaN."
-        ),
+        consequence=("The row's output is the mean of all projected values, padding included, and not zeros or NaN."),
     ),
     Quirk(
         id="Q2-mask-without-head-axis",
@@ -196,8 +175,7 @@ _MODULE = (
         id="Q2-scale-from-embed-size",
         reference="SelfAttention",
         sentence=(
-            "The scores are divided by sqrt(embed_size), not by sqrt(head_dim): flatter by the factor "
-            "sqrt(heads)."
+            "The scores are divided by sqrt(embed_size), not by sqrt(head_dim): flatter by the factor sqrt(heads)."
         ),
         where=f"{_LINE} 36: energy / (self.embed_size ** (1/2))",
         consequence=(
@@ -210,21 +188,14 @@ _MODULE = (
         reference="SelfAttention",
         sentence="The scores are scaled after the product, so in fp16 a product above 65504 is infinite.",
         where=f"{_LINE} 36: torch.softmax(energy / (self.embed_size ** (1/2)), dim=3)",
-        consequence=(
-            "The row is NaN although its scaled scores fit; scaling the query first, or in fp32, avoids it."
-        ),
+        consequence=("The row is NaN although its scaled scores fit; scaling the query first, or in fp32, avoids it."),
     ),
     Quirk(
         id="Q2-lengths-of-one-broadcast",
         reference="SelfAttention",
-        sentence=(
-            "Keys and values of different lengths are accepted if one length is 1, since einsum broadcasts "
-            "it."
-        ),
+        sentence=("Keys and values of different lengths are accepted if one length is 1, since einsum broadcasts it."),
         where=f'{_LINE} 38: torch.einsum("nhql,nlhd->nqhd", [attention, values])',
-        consequence=(
-            "One key with five values gives the sum of the five; five keys with one value give that value."
-        ),
+        consequence=("One key with five values gives the sum of the five; five keys with one value give that value."),
     ),
     Quirk(
         id="Q2-nan-in-masked-value",
@@ -255,8 +226,7 @@ _MODULE = (
         sentence="The weights are computed and not returned.",
         where=f"{_LINE} 42: return out",
         consequence=(
-            "They can be read only through special values; document 1's module returns them beside the "
-            "output."
+            "They can be read only through special values; document 1's module returns them beside the output."
         ),
     ),
 )

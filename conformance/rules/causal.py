@@ -37,9 +37,12 @@ def no_query_sees_a_later_key(trial: Trial) -> None:
     trial.agrees(trial.run())
 
 
-@rule("CAUSAL-004", source="numerics 5, property 6: rows before t do not depend on keys from t on",
-      cases=(SQUARE_CAUSAL, Case("causal past a block, for poison", causal=True, batch=1, heads=2, queries=20, keys=20)),
-      needs=OFFERED)  # fmt: skip
+@rule(
+    "CAUSAL-004",
+    source="rows before t do not depend on keys from t on",
+    cases=(SQUARE_CAUSAL, Case("causal past a block, for poison", causal=True, batch=1, heads=2, queries=20, keys=20)),
+    needs=OFFERED,
+)
 def the_future_has_no_influence(trial: Trial) -> None:
     """What later keys and values contain changes no bit of an earlier row."""
     inputs = trial.inputs
@@ -47,7 +50,8 @@ def the_future_has_no_influence(trial: Trial) -> None:
     start = keys // 2
     later = torch.arange(keys)[:, None] >= start
     changed = inputs.changed(
-        key=torch.where(later, inputs.key * -3 + 2, inputs.key), value=torch.where(later, inputs.value * 5 - 9, inputs.value)
+        key=torch.where(later, inputs.key * -3 + 2, inputs.key),
+        value=torch.where(later, inputs.value * 5 - 9, inputs.value),
     )
     if trial.capabilities.inputs == "self":
         changed = changed.changed(query=changed.key, value=changed.key)
@@ -61,7 +65,10 @@ def the_future_has_no_influence(trial: Trial) -> None:
 @rule(
     "CAUSAL-005",
     source="Reports of a flag that stays, is forced by a missing attribute, or is dropped with a mask",
-    cases=(Case("not causal", queries=6, keys=6), Case("not causal, masked", queries=6, keys=6, mask=Mask("random", "LS"))),
+    cases=(
+        Case("not causal", queries=6, keys=6),
+        Case("not causal, masked", queries=6, keys=6, mask=Mask("random", "LS")),
+    ),
     needs={"causal": ("top-left", "bottom-right")},
 )
 def without_the_option_every_key_is_seen(trial: Trial) -> None:
@@ -72,12 +79,24 @@ def without_the_option_every_key_is_seen(trial: Trial) -> None:
 
 @rule(
     "CAUSAL-006",
-    source="Dropping the mask when causal is set, or causal when a mask is given (reports B077, B081, B086)",
+    source="Dropping the mask when causal is set, or causal when a mask is given (reports lucidrains/x-transformers#187, keras-team/keras#23038)",
     cases=(
         Case("causal and a mask", causal=True, queries=6, keys=6, mask=Mask("causal", "LS", ALL_KINDS)),
-        Case("causal and padding", causal=True, queries=6, keys=6, mask=Mask("tail hidden", "B11S", (*ALL_KINDS, "lengths"))),
+        Case(
+            "causal and padding",
+            causal=True,
+            queries=6,
+            keys=6,
+            mask=Mask("tail hidden", "B11S", (*ALL_KINDS, "lengths")),
+        ),
         Case("causal and a mask per head", causal=True, queries=6, keys=6, mask=Mask("empty row", "BHLS", ALL_KINDS)),
-        Case("causal and padding, S longer", causal=True, queries=3, keys=6, mask=Mask("padding", "B11S", (*ALL_KINDS, "lengths"))),
+        Case(
+            "causal and padding, S longer",
+            causal=True,
+            queries=3,
+            keys=6,
+            mask=Mask("padding", "B11S", (*ALL_KINDS, "lengths")),
+        ),
     ),
     needs={**OFFERED, "causal_with_mask": "and"},
 )

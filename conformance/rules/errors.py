@@ -26,53 +26,98 @@ def _must_raise(trial: Trial, inputs: Inputs, what: str) -> None:
     raise Departure(f"{what} gave an output of shape {tuple(result.output.shape)} instead of an error", inputs=inputs)
 
 
-@rule("ERRORS-001", source="q k^T is defined for equal widths only", cases=(_BASE,), dtypes="once", depends=(),
-      needs={"inputs": "cross"})  # fmt: skip
+@rule(
+    "ERRORS-001",
+    source="q k^T is defined for equal widths only",
+    cases=(_BASE,),
+    dtypes="once",
+    depends=(),
+    needs={"inputs": "cross"},
+)
 def key_narrower_than_the_query_raises(trial: Trial) -> None:
     """A key narrower than the query is an error."""
     inputs = trial.inputs
     width = inputs.key.shape[-1] - 1
     if width == 0:
         return
-    _must_raise(trial, inputs.changed(key=_resized(inputs.key, -1, width)), f"a key of width {width} for a query of width {width + 1}")
+    _must_raise(
+        trial,
+        inputs.changed(key=_resized(inputs.key, -1, width)),
+        f"a key of width {width} for a query of width {width + 1}",
+    )
 
 
-@rule("ERRORS-002", source="Each key has one value; torch's CPU kernel for D = E does not look", cases=(replace(_BASE, value_width=5),),
-      dtypes="once", depends=(), needs={"inputs": "cross"}, kinds=("kernel",))  # fmt: skip
+@rule(
+    "ERRORS-002",
+    source="Each key has one value; torch's CPU kernel for D = E does not look",
+    cases=(replace(_BASE, value_width=5),),
+    dtypes="once",
+    depends=(),
+    needs={"inputs": "cross"},
+    kinds=("kernel",),
+)
 def fewer_values_than_keys_raise(trial: Trial) -> None:
     """Fewer values than keys are an error."""
     if trial.inputs.value.shape[-1] == trial.inputs.key.shape[-1]:
         raise NotApplicable(f"value_width={trial.capabilities.value_width!r}")
     inputs = trial.inputs
     length = inputs.value.shape[-2] - 1
-    _must_raise(trial, inputs.changed(value=_resized(inputs.value, -2, length)), f"{length + 1} keys with {length} values")
+    _must_raise(
+        trial, inputs.changed(value=_resized(inputs.value, -2, length)), f"{length + 1} keys with {length} values"
+    )
 
 
-@rule("ERRORS-007", source="What no loop reads is not missed: longer values, wider keys", cases=(_BASE,), dtypes="once", depends=(),
-      needs={"inputs": "cross"}, thorough=True)  # fmt: skip
+@rule(
+    "ERRORS-007",
+    source="What no loop reads is not missed: longer values, wider keys",
+    cases=(_BASE,),
+    dtypes="once",
+    depends=(),
+    needs={"inputs": "cross"},
+    thorough=True,
+)
 def inputs_that_exceed_their_counterpart_raise(trial: Trial) -> None:
     """Values longer or shorter than the keys, and keys wider than the query, are an error and not cropped."""
     inputs = trial.inputs
     wider = inputs.key.shape[-1] + 8
-    _must_raise(trial, inputs.changed(key=_resized(inputs.key, -1, wider)), f"a key of width {wider} for a query of width {wider - 8}")
+    _must_raise(
+        trial,
+        inputs.changed(key=_resized(inputs.key, -1, wider)),
+        f"a key of width {wider} for a query of width {wider - 8}",
+    )
     for length in (inputs.value.shape[-2] - 1, inputs.value.shape[-2] + 2):
         value = _resized(inputs.value, -2, length)
         _must_raise(trial, inputs.changed(value=value), f"{inputs.key.shape[-2]} keys with {length} values")
 
 
-@rule("ERRORS-003", source="Batches of 2 and 3 do not broadcast; folded into the length they mix sequences", cases=(_BASE,),
-      dtypes="once", depends=(), needs={"inputs": "cross"})  # fmt: skip
+@rule(
+    "ERRORS-003",
+    source="Batches of 2 and 3 do not broadcast; folded into the length they mix sequences",
+    cases=(_BASE,),
+    dtypes="once",
+    depends=(),
+    needs={"inputs": "cross"},
+)
 def different_batches_raise(trial: Trial) -> None:
     """A key and value of another batch size than the query are an error, larger or smaller."""
     inputs = trial.inputs
     for queries, keys in ((2, 3), (2, 4), (4, 2)):
         changed = inputs.changed(
-            query=_resized(inputs.query, 0, queries), key=_resized(inputs.key, 0, keys), value=_resized(inputs.value, 0, keys)
+            query=_resized(inputs.query, 0, queries),
+            key=_resized(inputs.key, 0, keys),
+            value=_resized(inputs.value, 0, keys),
         )
         _must_raise(trial, changed, f"a query batch of {queries} with a key batch of {keys}")
 
 
-@rule("ERRORS-004", source="Heads of 4 and 3 neither broadcast nor group", cases=(_BASE,), dtypes="once", depends=(), kinds=("kernel",))
+@rule(
+    "ERRORS-004",
+    source="Heads of 4 and 3 neither broadcast nor group",
+    cases=(_BASE,),
+    dtypes="once",
+    depends=(),
+    kinds=("kernel",),
+)
 def different_heads_raise(trial: Trial) -> None:
     """A number of key heads that does not divide the number of query heads, or differs from that of value heads, is an error."""
     inputs = trial.inputs
@@ -91,8 +136,13 @@ _BAD_MASKS = {
 """Shapes of masks that fit no batch 2, heads 4, length 5 and 6 keys, by the pattern they are near to."""
 
 
-@rule("ERRORS-005", source="A mask of another size is read out of bounds, reshaped or cropped (B057)",
-      cases=tuple(replace(_BASE, name=f"bad mask {axes}", mask=Mask("random", axes)) for axes in _BAD_MASKS), dtypes="once", depends=())  # fmt: skip
+@rule(
+    "ERRORS-005",
+    source="A mask of another size is read out of bounds, reshaped or cropped (flashinfer-ai/flashinfer#3176)",
+    cases=tuple(replace(_BASE, name=f"bad mask {axes}", mask=Mask("random", axes)) for axes in _BAD_MASKS),
+    dtypes="once",
+    depends=(),
+)
 def masks_that_do_not_broadcast_raise(trial: Trial) -> None:
     """A mask that does not broadcast to (..., L, S) is an error: longer, shorter, transposed, of other batch or heads."""
     delivered = trial.subject.deliver(trial.inputs)
@@ -113,8 +163,15 @@ def masks_that_do_not_broadcast_raise(trial: Trial) -> None:
         )
 
 
-@rule("ERRORS-006", source="Document 1 does not check it, document 2 asserts it",
-      cases=(Case("d_model 10, 4 heads, length 4", heads=4, queries=4, keys=4),), dtypes="once", depends=(), kinds=("module",), needs={"widths": "any"})  # fmt: skip
+@rule(
+    "ERRORS-006",
+    source="Document 1 does not check it, document 2 asserts it",
+    cases=(Case("d_model 10, 4 heads, length 4", heads=4, queries=4, keys=4),),
+    dtypes="once",
+    depends=(),
+    kinds=("module",),
+    needs={"widths": "any"},
+)
 def model_width_that_heads_do_not_divide_raises(trial: Trial) -> None:
     """A d_model that the number of heads does not divide is an error when the module is built or called."""
     x = torch.ones(2, 4, 10, dtype=trial.inputs.query.dtype)
@@ -125,7 +182,8 @@ def model_width_that_heads_do_not_divide_raises(trial: Trial) -> None:
     except Raised:
         return
     raise Departure(
-        f"d_model 10 with 4 heads gave an output of shape {tuple(result.output.shape)} instead of an error", inputs=inputs
+        f"d_model 10 with 4 heads gave an output of shape {tuple(result.output.shape)} instead of an error",
+        inputs=inputs,
     )
 
 

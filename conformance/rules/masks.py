@@ -42,15 +42,20 @@ def only_allowed_keys_take_part(trial: Trial) -> None:
 @rule(
     "MASK-004",
     source="Document 1: the mask broadcasts to (..., L, S)",
-    cases=tuple(Case(f"mask {axes}", mask=Mask("random", axes)) for axes in
-                ("LS", "11LS", "111S", "B11S", "B1LS", "1HLS", "BH1S", "BHLS"))
-    + (Case("mask HLS of a kernel", mask=Mask("random", "HLS")), Case("mask HLS of a kernel, B = H", batch=4, mask=Mask("random", "HLS")),
-       Case("mask B1LS, B = H", batch=4, mask=Mask("random", "B1LS")),
-       Case("mask 1HLS, B = H", batch=4, mask=Mask("random", "1HLS")),
-       Case("mask B11S, B = H = L", batch=4, queries=4, mask=Mask("random", "B11S")),
-       Case("mask BHLS, B = H = L = S", batch=4, queries=4, keys=4, mask=Mask("random", "BHLS")),
-       Case("mask B11S, L = S", queries=6, keys=6, mask=Mask("random", "B11S"))),
-)  # fmt: skip
+    cases=tuple(
+        Case(f"mask {axes}", mask=Mask("random", axes))
+        for axes in ("LS", "11LS", "111S", "B11S", "B1LS", "1HLS", "BH1S", "BHLS")
+    )
+    + (
+        Case("mask HLS of a kernel", mask=Mask("random", "HLS")),
+        Case("mask HLS of a kernel, B = H", batch=4, mask=Mask("random", "HLS")),
+        Case("mask B1LS, B = H", batch=4, mask=Mask("random", "B1LS")),
+        Case("mask 1HLS, B = H", batch=4, mask=Mask("random", "1HLS")),
+        Case("mask B11S, B = H = L", batch=4, queries=4, mask=Mask("random", "B11S")),
+        Case("mask BHLS, B = H = L = S", batch=4, queries=4, keys=4, mask=Mask("random", "BHLS")),
+        Case("mask B11S, L = S", queries=6, keys=6, mask=Mask("random", "B11S")),
+    ),
+)
 def masks_broadcast_over_batch_heads_and_queries(trial: Trial) -> None:
     """A mask of each shape that broadcasts to (..., L, S) acts on its own batch element, head and row."""
     trial.agrees(trial.run())
@@ -74,7 +79,7 @@ def numbers_count_as_true_unless_zero(trial: Trial) -> None:
 
 @rule(
     "MASK-006",
-    source="Fault kind: mask meaning; a finite bias is the only input that tells a scaled or thresholded one apart",
+    source="Known kind of fault: mask meaning; a finite bias is the only input that tells a scaled or thresholded one apart",
     cases=(
         Case("0 and -inf", mask=Mask("random", "LS", ("additive",))),
         Case("0 and -inf per head", mask=Mask("random", "BHLS", ("additive",))),
@@ -119,8 +124,8 @@ def _poisoned(trial: Trial, size: float) -> Inputs:
 
 def _hidden(trial: Trial, inputs: Inputs) -> Tensor:
     """Return which keys no row may see, in the shape of the keys with a last axis of 1."""
-    assert inputs.allowed is not None
-    hidden = ~inputs.allowed.any(-2)
+    allowed = torch.ones(1, 1, 1, 1, dtype=torch.bool) if inputs.allowed is None else inputs.allowed
+    hidden = ~allowed.any(-2)
     if trial.is_module:
         return hidden.all(1)[..., None].expand(inputs.key.shape[0], inputs.key.shape[1], 1)
     return hidden.expand(inputs.key.shape[:-1])[..., None]
@@ -135,7 +140,7 @@ def _comparable_rows(trial: Trial, inputs: Inputs) -> Tensor:
 
 @rule(
     "MASK-008",
-    source="Finite poison, as in numerics 2.5: what is hidden is multiplied by a weight of exactly zero",
+    source="What is hidden is multiplied by a weight of exactly zero",
     cases=(
         Case("padding hides keys from all", mask=Mask("padding", "B11S", (*ALL_KINDS, "lengths"))),
         Case("last keys hidden from all", mask=Mask("tail hidden", "LS", ALL_KINDS)),
@@ -152,14 +157,23 @@ def hidden_keys_have_no_influence(trial: Trial) -> None:
     poisoned = trial.run(poisoned_inputs)
     rows = _comparable_rows(trial, trial.inputs)
     trial.unchanged(
-        "output after changing hidden keys and values", torch.where(rows, poisoned.output, 0),
-        torch.where(rows, plain.output, 0), trial.expectation().output.allowed, poisoned_inputs,
-    )  # fmt: skip
+        "output after changing hidden keys and values",
+        torch.where(rows, poisoned.output, 0),
+        torch.where(rows, plain.output, 0),
+        trial.expectation().output.allowed,
+        poisoned_inputs,
+    )
     trial.agrees(poisoned, poisoned_inputs)
 
 
-@rule("MASK-009", source="Reports of an all-true mask shortened to None and then taken as causal",
-      cases=(Case("all true", mask=Mask("all", "LS")), Case("all true, L = S", queries=6, keys=6, mask=Mask("all", "B1LS"))))  # fmt: skip
+@rule(
+    "MASK-009",
+    source="Reports of an all-true mask shortened to None and then taken as causal",
+    cases=(
+        Case("all true", mask=Mask("all", "LS")),
+        Case("all true, L = S", queries=6, keys=6, mask=Mask("all", "B1LS")),
+    ),
+)
 def mask_that_allows_everything_equals_no_mask(trial: Trial) -> None:
     """A mask that allows every key gives what no mask gives."""
     trial.agrees(trial.run())
@@ -167,7 +181,7 @@ def mask_that_allows_everything_equals_no_mask(trial: Trial) -> None:
 
 @rule(
     "MASK-010",
-    source="Masks are made by slicing, expanding and transposing (fault kind: strided input)",
+    source="Masks are made by slicing, expanding and transposing (a known kind of fault: strided input)",
     cases=tuple(
         Case(f"{memory} mask", queries=6, keys=6, mask=Mask("random", "B1LS", ALL_KINDS, memory=memory))
         for memory in ("transposed", "sliced", "offset")
@@ -206,15 +220,26 @@ def padding_hides_keys_not_queries(trial: Trial) -> None:
     trial.agrees(result)
 
 
-@rule("MASK-013", source="Document 1: the mask broadcasts to (..., L, S)", cases=(Case("mask S", mask=Mask("random", "S")),), thorough=True)
+@rule(
+    "MASK-013",
+    source="Document 1: the mask broadcasts to (..., L, S)",
+    cases=(Case("mask S", mask=Mask("random", "S")),),
+    thorough=True,
+)
 def masks_of_one_axis_broadcast(trial: Trial) -> None:
     """A mask of one axis (S) acts on every row."""
     trial.agrees(trial.run())
 
 
-@rule("MASK-014", source="A fill of -1e4 is not low enough for scores below it; document 1 fills with -1e9", dtypes="wide",
-      cases=(Case("scores -32768, masked", values="scores -32768", width=16, mask=Mask("random", "LS")),
-             Case("scores -32768, padded", values="scores -32768", width=16, mask=Mask("padding", "B11S"))))  # fmt: skip
+@rule(
+    "MASK-014",
+    source="A fill of -1e4 is not low enough for scores below it; document 1 fills with -1e9",
+    dtypes="wide",
+    cases=(
+        Case("scores -32768, masked", values="scores -32768", width=16, mask=Mask("random", "LS")),
+        Case("scores -32768, padded", values="scores -32768", width=16, mask=Mask("padding", "B11S")),
+    ),
+)
 def very_low_scores_still_win_against_hidden_ones(trial: Trial) -> None:
     """An allowed key with a score of -32768 still takes part, and a hidden one does not."""
     trial.agrees(trial.run())

@@ -10,19 +10,30 @@ from ..comparing import Departure, require_finite
 from ..rulebook import rule
 from ..trial import Trial
 
+
 def _family(*names: str, **sizes: int) -> tuple[Case, ...]:
     return tuple(Case(name, values=name, **{"width": 16, **sizes}) for name in names)  # type: ignore[arg-type]
 
 
-@rule("NUMERIC-002", source="Vaswani et al. 2017, section 3.2.1; bound of numerics 2.2",
-      cases=(*_family("signed", "sharp", "flat", "tiny", "large values", "shifted values"), Case("width 64", batch=1, heads=2, width=64, queries=9, keys=20)))  # fmt: skip
+@rule(
+    "NUMERIC-002",
+    source="Vaswani et al. 2017, section 3.2.1; first-order rounding analysis",
+    cases=(
+        PLAIN,
+        *_family("signed", "sharp", "flat", "tiny", "large values", "shifted values"),
+        Case("width 64", batch=1, heads=2, width=64, queries=9, keys=20),
+    ),
+)
 def output_is_within_the_rounding_bound(trial: Trial) -> None:
     """The output is within the elementwise rounding bound of the definition, for sharp, flat, tiny and large values."""
     trial.agrees(trial.run())
 
 
-@rule("NUMERIC-003", source="Fault kind: large magnitudes; exp of a score above 89 overflows fp32",
-      cases=_family("scores 120", "scores -20", "huge scores", "shifted keys"))  # fmt: skip
+@rule(
+    "NUMERIC-003",
+    source="Known kind of fault: large magnitudes; exp of a score above 89 overflows fp32",
+    cases=_family("scores 120", "scores -20", "huge scores", "shifted keys"),
+)
 def adding_a_constant_to_all_scores_changes_nothing(trial: Trial) -> None:
     """Scores far above or below zero give the same weights as their differences: the largest is subtracted first.
 
@@ -33,8 +44,23 @@ def adding_a_constant_to_all_scores_changes_nothing(trial: Trial) -> None:
     trial.agrees(result)
 
 
-@rule("NUMERIC-004", source="numerics 2.4 (b): scores exact in every dtype, so that only the softmax rounds",
-      cases=tuple(Case(f"two keys, width {width}", values="two keys", batch=1, heads=2, queries=3, keys=2, width=width, value_width=4) for width in (16, 256)))  # fmt: skip
+@rule(
+    "NUMERIC-004",
+    source="scores exact in every dtype, so that only the softmax rounds",
+    cases=tuple(
+        Case(
+            f"two keys, width {width}",
+            values="two keys",
+            batch=1,
+            heads=2,
+            queries=3,
+            keys=2,
+            width=width,
+            value_width=4,
+        )
+        for width in (16, 256)
+    ),
+)
 def scale_is_exact_where_scores_are(trial: Trial) -> None:
     """Where the scores are exact in the working dtype, an error of the scale has nowhere to hide.
 
@@ -43,45 +69,76 @@ def scale_is_exact_where_scores_are(trial: Trial) -> None:
     trial.agrees(trial.run())
 
 
-@rule("NUMERIC-005", source="numerics 2.4 (c): Hadamard-coded keys",
-      cases=(Case("needles, 16 keys", values="needles", batch=1, heads=2, queries=16, keys=16, width=16, value_width=8),
-             Case("needles, 64 keys", values="needles", batch=1, heads=1, queries=64, keys=64, width=64, value_width=8),
-             Case("needles, 17 of 32", values="needles", batch=1, heads=2, queries=20, keys=17, width=32, value_width=8),
-             Case("needles, 33 of 64", values="needles", batch=1, heads=1, queries=40, keys=33, width=64, value_width=8),
-             Case("needles, 128 keys", values="needles", batch=1, heads=1, queries=128, keys=128, width=128, value_width=4)))  # fmt: skip
+@rule(
+    "NUMERIC-005",
+    source="Hadamard-coded keys",
+    cases=(
+        Case("needles, 16 keys", values="needles", batch=1, heads=2, queries=16, keys=16, width=16, value_width=8),
+        Case("needles, 64 keys", values="needles", batch=1, heads=1, queries=64, keys=64, width=64, value_width=8),
+        Case("needles, 17 of 32", values="needles", batch=1, heads=2, queries=20, keys=17, width=32, value_width=8),
+        Case("needles, 33 of 64", values="needles", batch=1, heads=1, queries=40, keys=33, width=64, value_width=8),
+        Case("needles, 128 keys", values="needles", batch=1, heads=1, queries=128, keys=128, width=128, value_width=4),
+    ),
+)
 def every_key_can_be_found(trial: Trial) -> None:
     """A query that is coded for one key returns that key's value, for every position of the key."""
     trial.agrees(trial.run())
 
 
-@rule("NUMERIC-006", source="numerics 2.4 (d): a lone key has weight one exactly",
-      cases=(Case("one key, width 16", keys=1, width=16), Case("one key, many queries", keys=1, queries=17),
-             Case("one key, very low score", keys=1, width=16, values="scores -20")))  # fmt: skip
+@rule(
+    "NUMERIC-006",
+    source="a lone key has weight one exactly",
+    cases=(
+        Case("one key, width 16", keys=1, width=16),
+        Case("one key, many queries", keys=1, queries=17),
+        Case("one key, very low score", keys=1, width=16, values="scores -20"),
+    ),
+)
 def single_key_returns_its_value(trial: Trial) -> None:
     """A single key has weight one: the output is its value, whatever the score."""
     trial.agrees(trial.run())
 
 
-@rule("NUMERIC-007", source="numerics 5, properties 13 and 23: equal scores give the mean",
-      cases=_family("equal keys", "zero query", "ramp", "duplicate keys", "constant value", queries=5, keys=9))  # fmt: skip
+@rule(
+    "NUMERIC-007",
+    source="equal scores give the mean",
+    cases=_family("equal keys", "zero query", "ramp", "duplicate keys", "constant value", queries=5, keys=9),
+)
 def equal_scores_give_equal_weights(trial: Trial) -> None:
     """Equal scores give equal weights: the output is the mean of the values, and of a constant value the constant."""
     trial.agrees(trial.run())
 
 
 def _stagnating(keys: int) -> Case:
-    return Case(f"{keys} equal keys", values="ones value, zero query", batch=1, heads=1, queries=1, keys=keys, width=4, value_width=2)
+    return Case(
+        f"{keys} equal keys",
+        values="ones value, zero query",
+        batch=1,
+        heads=1,
+        queries=1,
+        keys=keys,
+        width=4,
+        value_width=2,
+    )
 
 
-@rule("NUMERIC-008", source="numerics 2.4 (d2): running sums kept in 16 bits stagnate at 256 equal terms",
-      cases=(_stagnating(300), _stagnating(1023)))  # fmt: skip
+@rule(
+    "NUMERIC-008",
+    source="running sums kept in 16 bits stagnate at 256 equal terms",
+    cases=(_stagnating(300), _stagnating(1023)),
+)
 def long_sums_do_not_stagnate(trial: Trial) -> None:
     """Sums over hundreds of keys are kept in at least 32 bits."""
     trial.agrees(trial.run())
 
 
-@rule("NUMERIC-011", source="numerics 5, property 4: a row depends on its own query only", cases=(PLAIN,), dtypes="first",
-      needs={"inputs": "cross"})  # fmt: skip
+@rule(
+    "NUMERIC-011",
+    source="a row depends on its own query only",
+    cases=(PLAIN,),
+    dtypes="first",
+    needs={"inputs": "cross"},
+)
 def nan_in_a_query_reaches_no_other_row(trial: Trial) -> None:
     """A NaN in a query reaches no other row of the output."""
     inputs = trial.inputs
@@ -89,8 +146,14 @@ def nan_in_a_query_reaches_no_other_row(trial: Trial) -> None:
     require_finite(what="output of the other rows", actual=result.output[..., 1:, :], inputs=inputs)
 
 
-@rule("NUMERIC-012", source="Report of a kernel that answers zeros for NaN and hides the fault upstream (B028)", cases=(PLAIN,),
-      dtypes="first", needs={"inputs": "cross"}, thorough=True)  # fmt: skip
+@rule(
+    "NUMERIC-012",
+    source="Report of a kernel that answers zeros for NaN and hides the fault upstream (pytorch/pytorch#141128)",
+    cases=(PLAIN,),
+    dtypes="first",
+    needs={"inputs": "cross"},
+    thorough=True,
+)
 def nan_in_a_query_stays_in_its_row(trial: Trial) -> None:
     """A NaN in a query gives NaN in its row, and not numbers that hide it."""
     inputs = trial.inputs
@@ -105,15 +168,27 @@ def _with_nan(query: Tensor) -> Tensor:
     return query
 
 
-@rule("NUMERIC-010", source="numerics 2.4 (d2): fp16 sums of ones are exact up to 2048", cases=(_stagnating(4096),), kinds=("kernel",))
+@rule(
+    "NUMERIC-010",
+    source="fp16 sums of ones are exact up to 2048",
+    cases=(_stagnating(4096),),
+    kinds=("kernel",),
+)
 def very_long_sums_do_not_stagnate(trial: Trial) -> None:
     """Sums over thousands of keys are kept in at least 32 bits."""
     trial.agrees(trial.run())
 
 
-@rule("NUMERIC-009", source="numerics 5, property 25: with the identity as value the output is the weights",
-      cases=(Case("identity value", values="identity value", keys=7, value_width=7, width=8), Case("identity value, sharp width", values="identity value", keys=16, value_width=16, width=16)),
-      kinds=("kernel",), needs={"value_width": "any"})  # fmt: skip
+@rule(
+    "NUMERIC-009",
+    source="with the identity as value the output is the weights",
+    cases=(
+        Case("identity value", values="identity value", keys=7, value_width=7, width=8),
+        Case("identity value, sharp width", values="identity value", keys=16, value_width=16, width=16),
+    ),
+    kinds=("kernel",),
+    needs={"value_width": "any"},
+)
 def weights_read_out_through_the_value_are_right(trial: Trial) -> None:
     """With the identity as value the output is the softmax of the scores, each weight within its own bound."""
     result = trial.run()

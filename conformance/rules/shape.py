@@ -48,7 +48,7 @@ def output_of_ordinary_inputs_is_finite(trial: Trial) -> None:
     require_finite(what="output", actual=trial.run().output, inputs=trial.inputs)
 
 
-@rule("SHAPE-005", source="Sizes of 1 are squeezed or broadcast by mistake (fault kind: layout)", cases=ONES)
+@rule("SHAPE-005", source="Sizes of 1 are squeezed or broadcast by mistake (a known kind of fault: layout)", cases=ONES)
 def sizes_of_one_change_nothing(trial: Trial) -> None:
     """An axis of size 1 is treated like any other size."""
     trial.agrees(trial.run())
@@ -56,7 +56,7 @@ def sizes_of_one_change_nothing(trial: Trial) -> None:
 
 @rule(
     "SHAPE-006",
-    source="Sizes that coincide hide and provoke exchanged axes (fault kind: layout, head split)",
+    source="Sizes that coincide hide and provoke exchanged axes (a known kind of fault: layout, head split)",
     cases=(
         SQUARE,
         COINCIDING,
@@ -76,7 +76,7 @@ def coinciding_sizes_are_told_apart(trial: Trial) -> None:
 
 @rule(
     "SHAPE-007",
-    source="Kernels of D padded to 8, of E taken as D, of at most 64 features (fault kind: value dim, scale)",
+    source="Kernels of D padded to 8, of E taken as D, of at most 64 features (a known kind of fault: value dim, scale)",
     cases=(
         Case("odd width below 8", width=5, value_width=3),
         Case("odd width above 8", width=11, value_width=13),
@@ -93,20 +93,31 @@ def widths_of_any_size_are_read_whole(trial: Trial) -> None:
     trial.agrees(trial.run())
 
 
-@rule("SHAPE-008", source="Tails of blocks scored 0 or dropped (fault kind: block tails, index width)", cases=LENGTHS)
+@rule(
+    "SHAPE-008",
+    source="Tails of blocks scored 0 or dropped (a known kind of fault: block tails, index width)",
+    cases=LENGTHS,
+)
 def lengths_around_blocks_are_read_whole(trial: Trial) -> None:
     """Every key and query counts at lengths below, at and past a block."""
     trial.agrees(trial.run())
 
 
-@rule("SHAPE-009", source="Index arithmetic that wraps (fault kind: large sizes)", cases=LONG, dtypes="first")
+@rule(
+    "SHAPE-009", source="Index arithmetic that wraps (a known kind of fault: large sizes)", cases=LONG, dtypes="first"
+)
 def long_inputs_are_read_whole(trial: Trial) -> None:
     """Every key and query counts at lengths past several blocks."""
     trial.agrees(trial.run())
 
 
-@rule("SHAPE-014", source="Index arithmetic that wraps (fault kind: large sizes); modules often have a largest length",
-      cases=VERY_LONG, dtypes="first", kinds=("kernel",))  # fmt: skip
+@rule(
+    "SHAPE-014",
+    source="Index arithmetic that wraps (a known kind of fault: large sizes); modules often have a largest length",
+    cases=VERY_LONG,
+    dtypes="first",
+    kinds=("kernel",),
+)
 def very_long_inputs_are_read_whole(trial: Trial) -> None:
     """A kernel reads every key and query at lengths above 1024."""
     trial.agrees(trial.run())
@@ -147,7 +158,7 @@ def leading_axes_broadcast(trial: Trial) -> None:
 
 @rule(
     "SHAPE-012",
-    source="Empty batches and empty queries occur in packed and distributed training (fault kind: zero-size input)",
+    source="Empty batches and empty queries occur in packed and distributed training (a known kind of fault: zero-size input)",
     cases=(Case("no queries", queries=0), Case("empty batch", batch=0)),
     dtypes="first",
     kinds=("kernel",),

@@ -23,8 +23,14 @@ def _same_within(trial: Trial, what: str, actual: Tensor, other: Tensor, allowed
     trial.near(what, actual, Near(other.detach().double(), 2 * allowed), inputs)
 
 
-@rule("SYMMETRY-001", source="numerics 5, property 2: leaks between batch elements are invisible at batch 1",
-      cases=(Case("three batch elements", batch=3), Case("three elements, padded", batch=3, mask=Mask("padding", "B11S"))))  # fmt: skip
+@rule(
+    "SYMMETRY-001",
+    source="leaks between batch elements are invisible at batch 1",
+    cases=(
+        Case("three batch elements", batch=3),
+        Case("three elements, padded", batch=3, mask=Mask("padding", "B11S")),
+    ),
+)
 def batch_elements_do_not_see_each_other(trial: Trial) -> None:
     """Changing all other batch elements changes no bit of this one."""
     inputs = trial.inputs
@@ -34,15 +40,21 @@ def batch_elements_do_not_see_each_other(trial: Trial) -> None:
         changed = inputs.changed(**{name: torch.where(keep, t, t * -2 + 1) for name, t in _qkv(inputs).items()})
         second = trial.run(changed)
         allowed = trial.expectation().output.allowed[kept]
-        trial.unchanged(f"batch element {kept} after changing the others", second.output[kept], first.output[kept], allowed, changed)
+        trial.unchanged(
+            f"batch element {kept} after changing the others", second.output[kept], first.output[kept], allowed, changed
+        )
 
 
 def _qkv(inputs: Inputs) -> dict[str, Tensor]:
     return {"query": inputs.query, "key": inputs.key, "value": inputs.value}
 
 
-@rule("SYMMETRY-002", source="numerics 5, property 3: heads that are mixed by a view instead of a transpose",
-      cases=(Case("four heads"), Case("four heads, L = S", queries=6, keys=6, value_width=8)), kinds=("kernel",))  # fmt: skip
+@rule(
+    "SYMMETRY-002",
+    source="heads that are mixed by a view instead of a transpose",
+    cases=(Case("four heads"), Case("four heads, L = S", queries=6, keys=6, value_width=8)),
+    kinds=("kernel",),
+)
 def heads_do_not_see_each_other(trial: Trial) -> None:
     """Changing all other heads changes no bit of this one."""
     inputs = trial.inputs
@@ -52,11 +64,17 @@ def heads_do_not_see_each_other(trial: Trial) -> None:
         changed = inputs.changed(**{name: torch.where(keep, t, t * -2 + 1) for name, t in _qkv(inputs).items()})
         second = trial.run(changed)
         allowed = trial.expectation().output.allowed[:, kept]
-        trial.unchanged(f"head {kept} after changing the others", second.output[:, kept], first.output[:, kept], allowed, changed)
+        trial.unchanged(
+            f"head {kept} after changing the others", second.output[:, kept], first.output[:, kept], allowed, changed
+        )
 
 
-@rule("SYMMETRY-003", source="numerics 5, property 4: softmax over the wrong axis, leaks between rows",
-      cases=(PLAIN, MASKED, Case("many queries", batch=1, heads=2, queries=19)), needs=_CROSS)  # fmt: skip
+@rule(
+    "SYMMETRY-003",
+    source="softmax over the wrong axis, leaks between rows",
+    cases=(PLAIN, MASKED, Case("many queries", batch=1, heads=2, queries=19)),
+    needs=_CROSS,
+)
 def queries_do_not_see_each_other(trial: Trial) -> None:
     """Changing all other queries changes no bit of this row."""
     inputs = trial.inputs
@@ -67,33 +85,57 @@ def queries_do_not_see_each_other(trial: Trial) -> None:
         changed = inputs.changed(query=torch.where(keep, inputs.query, inputs.query * -2 + 1))
         second = trial.run(changed)
         allowed = trial.expectation().output.allowed[..., kept, :]
-        trial.unchanged(f"row {kept} after changing the other queries", second.output[..., kept, :], first.output[..., kept, :], allowed, changed)
+        trial.unchanged(
+            f"row {kept} after changing the other queries",
+            second.output[..., kept, :],
+            first.output[..., kept, :],
+            allowed,
+            changed,
+        )
 
 
-@rule("SYMMETRY-004", source="numerics 5, property 11: dropped or doubled tiles, an order that counts",
-      cases=(PLAIN, Case("keys past a block", batch=1, heads=2, queries=3, keys=35)), needs=_FREE)  # fmt: skip
+@rule(
+    "SYMMETRY-004",
+    source="dropped or doubled tiles, an order that counts",
+    cases=(PLAIN, Case("keys past a block", batch=1, heads=2, queries=3, keys=35)),
+    needs=_FREE,
+)
 def order_of_keys_does_not_matter(trial: Trial) -> None:
     """Permuting keys and values together changes the output by rounding only."""
     inputs = trial.inputs
     order = torch.randperm(inputs.key.shape[-2], generator=torch.Generator().manual_seed(3))
     changed = inputs.changed(key=inputs.key[..., order, :], value=inputs.value[..., order, :])
-    _same_within(trial, "output for permuted keys", trial.run(changed).output, trial.run().output,
-                 trial.expectation().output.allowed, changed)  # fmt: skip
+    _same_within(
+        trial,
+        "output for permuted keys",
+        trial.run(changed).output,
+        trial.run().output,
+        trial.expectation().output.allowed,
+        changed,
+    )
 
 
-@rule("SYMMETRY-005", source="numerics 5, property 10: positions that leak into the result",
-      cases=(PLAIN,), needs=_FREE)  # fmt: skip
+@rule("SYMMETRY-005", source="positions that leak into the result", cases=(PLAIN,), needs=_FREE)
 def permuted_queries_give_permuted_rows(trial: Trial) -> None:
     """Permuting the queries permutes the rows of the output."""
     inputs = trial.inputs
     order = torch.randperm(inputs.query.shape[-2], generator=torch.Generator().manual_seed(4))
     changed = inputs.changed(query=inputs.query[..., order, :])
-    _same_within(trial, "row of a permuted query", trial.run(changed).output, trial.run().output[..., order, :],
-                 trial.expectation().output.allowed[..., order, :], changed)  # fmt: skip
+    _same_within(
+        trial,
+        "row of a permuted query",
+        trial.run(changed).output,
+        trial.run().output[..., order, :],
+        trial.expectation().output.allowed[..., order, :],
+        changed,
+    )
 
 
-@rule("SYMMETRY-006", source="numerics 5, property 7: dependence on the size of the batch",
-      cases=(Case("five batch elements", batch=5), Case("three elements, masked", batch=3, mask=Mask("random", "LS"))))  # fmt: skip
+@rule(
+    "SYMMETRY-006",
+    source="dependence on the size of the batch",
+    cases=(Case("five batch elements", batch=5), Case("three elements, masked", batch=3, mask=Mask("random", "LS"))),
+)
 def batch_equals_its_elements_one_by_one(trial: Trial) -> None:
     """Each batch element alone gives what it gives in the batch, up to rounding."""
     inputs = trial.inputs
@@ -110,20 +152,35 @@ def _element(inputs: Inputs, element: int) -> Inputs:
     return inputs.changed(case=case, **{name: tensor[pick] for name, tensor in _qkv(inputs).items()})
 
 
-@rule("SYMMETRY-007", source="numerics 5, property 9: padding that is counted as keys",
-      cases=(Case("tail of keys hidden", keys=9, mask=Mask("tail hidden", "LS", ("bool", "number", "additive"))),), needs=_FREE)  # fmt: skip
+@rule(
+    "SYMMETRY-007",
+    source="padding that is counted as keys",
+    cases=(Case("tail of keys hidden", keys=9, mask=Mask("tail hidden", "LS", ("bool", "number", "additive"))),),
+    needs=_FREE,
+)
 def hidden_tail_equals_a_shorter_input(trial: Trial) -> None:
     """Hiding the last keys from everybody gives what leaving them out gives."""
     inputs = trial.inputs
     kept = inputs.key.shape[-2] - 3
     case = replace(inputs.case, keys=kept, mask=None)
     shorter = inputs.changed(case=case, allowed=None, key=inputs.key[..., :kept, :], value=inputs.value[..., :kept, :])
-    _same_within(trial, "output without the hidden tail", trial.run(shorter).output, trial.run().output,
-                 trial.expectation().output.allowed, inputs)  # fmt: skip
+    _same_within(
+        trial,
+        "output without the hidden tail",
+        trial.run(shorter).output,
+        trial.run().output,
+        trial.expectation().output.allowed,
+        inputs,
+    )
 
 
-@rule("SYMMETRY-008", source="numerics 5, properties 18, 19 and 21: linearity in the value, one column at a time",
-      cases=(PLAIN, MASKED), kinds=("kernel",), needs=_CROSS)  # fmt: skip
+@rule(
+    "SYMMETRY-008",
+    source="linearity in the value, one column at a time",
+    cases=(PLAIN, MASKED),
+    kinds=("kernel",),
+    needs=_CROSS,
+)
 def columns_of_the_value_do_not_mix(trial: Trial) -> None:
     """Each column of the output depends on the same column of the value only, and doubling it doubles the result."""
     inputs = trial.inputs
@@ -133,14 +190,30 @@ def columns_of_the_value_do_not_mix(trial: Trial) -> None:
     keep = torch.arange(inputs.value.shape[-1]) == 0
     changed = inputs.changed(value=torch.where(keep, inputs.value, inputs.value * -2 + 1))
     allowed = trial.expectation().output.allowed[..., 0]
-    trial.unchanged("first column after changing the others", trial.run(changed).output[..., 0], first.output[..., 0], allowed, changed)
+    trial.unchanged(
+        "first column after changing the others",
+        trial.run(changed).output[..., 0],
+        first.output[..., 0],
+        allowed,
+        changed,
+    )
     doubled = inputs.changed(value=inputs.value * 2)
-    _same_within(trial, "output for twice the value", trial.run(doubled).output / 2, first.output,
-                 trial.expectation().output.allowed, doubled)  # fmt: skip
+    _same_within(
+        trial,
+        "output for twice the value",
+        trial.run(doubled).output / 2,
+        first.output,
+        trial.expectation().output.allowed,
+        doubled,
+    )
 
 
-@rule("SYMMETRY-009", source="Faults that need L = S, and query, key and value of one shape",
-      cases=(SQUARE,), needs=_CROSS)  # fmt: skip
+@rule(
+    "SYMMETRY-009",
+    source="Faults that need L = S, and query, key and value of one shape",
+    cases=(SQUARE,),
+    needs=_CROSS,
+)
 def query_key_and_value_keep_their_parts(trial: Trial) -> None:
     """Exchanging key and value, or query and key, changes the output as the definition says."""
     inputs = trial.inputs

@@ -47,7 +47,7 @@ def second_result_agrees_with_the_definition(trial: Trial) -> None:
 
 @rule(
     "WEIGHTS-003",
-    source="numerics 5, property 26: weights are a distribution over the allowed keys",
+    source="weights are a distribution over the allowed keys",
     cases=(PLAIN, MASKED, Case("weights with a mask per batch", mask=Mask("random", "B1LS"))),
     needs=PER_HEAD_WEIGHTS,
 )
@@ -66,13 +66,17 @@ def weights_are_a_distribution_over_the_allowed_keys(trial: Trial) -> None:
     empty = truth.empty.squeeze(-1)
     trial.near("sum of the weights of a row", sums, Near(torch.ones_like(sums), allowed), ignore=empty)
     hidden = ~truth.allowed & ~truth.empty
-    require_equal(what="weights of hidden keys", actual=torch.where(hidden, weights, 0.0),
-                  expected=torch.zeros_like(weights), inputs=trial.inputs)  # fmt: skip
+    require_equal(
+        what="weights of hidden keys",
+        actual=torch.where(hidden, weights, 0.0),
+        expected=torch.zeros_like(weights),
+        inputs=trial.inputs,
+    )
 
 
 @rule(
     "WEIGHTS-004",
-    source="numerics 5, property 25: stale, averaged or unnormalised weights are returned beside a right output",
+    source="stale, averaged or unnormalised weights are returned beside a right output",
     cases=(MASKED, Case("weights per batch and head", mask=Mask("random", "BHLS", ALL_KINDS))),
     needs=PER_HEAD_WEIGHTS,
     kinds=("kernel",),

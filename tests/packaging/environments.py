@@ -60,9 +60,7 @@ def run(*command: str, cwd: Path, given: str = "") -> str:
         check=False,
     )
     if done.returncode:
-        raise AssertionError(
-            f"{' '.join(command)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}"
-        )
+        raise AssertionError(f"{' '.join(command)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stdout
 
 

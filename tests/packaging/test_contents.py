@@ -35,9 +35,7 @@ def metadata(wheel: Path) -> Message:
 
 
 def test_every_file_of_the_packages_is_shipped_and_nothing_else(names: set[str]) -> None:
-    expected = {
-        (PurePosixPath(*package.split(".")) / path.as_posix()).as_posix() for package, path in shipped_files()
-    }
+    expected = {(PurePosixPath(*package.split(".")) / path.as_posix()).as_posix() for package, path in shipped_files()}
     found = {name for name in names if not name.startswith(f"{DIST_INFO}/")}
     assert sorted(expected - found) == [], (
         "not shipped: list a new subpackage under [tool.setuptools] packages in pyproject.toml, "
@@ -69,9 +67,7 @@ def test_every_third_party_import_is_required(metadata: Message) -> None:
     }
     known = required | sys.stdlib_module_names | {DISTRIBUTION, *OPTIONAL}
     undeclared = {
-        f"{package}/{path}: {name}"
-        for package, path in shipped_files()
-        for name in imports(package, path) - known
+        f"{package}/{path}: {name}" for package, path in shipped_files() for name in imports(package, path) - known
     }
     assert sorted(undeclared) == []
 

@@ -76,9 +76,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_users_own_conformance_package_stays_importable(
-    installed: Environment, tmp_path: Path, layout: str
-) -> None:
+def test_a_users_own_conformance_package_stays_importable(installed: Environment, tmp_path: Path, layout: str) -> None:
     marker, module = LAYOUTS[layout]
     tests = tmp_path / "tests"
     (tests / "conformance").mkdir(parents=True)

@@ -39,7 +39,9 @@ def test_an_unknown_tier_is_a_usage_error(pytester: pytest.Pytester) -> None:
 def test_ids_name_the_folder_of_the_test_module(pytester: pytest.Pytester) -> None:
     repository(pytester, "flash = register(kernels.attend, dtypes=('fp32',))")
     pytester.makepyprojecttoml("[tool.pytest.ini_options]\npythonpath = '.'\n")
-    pytester.mkdir("tests").joinpath("test_moved.py").write_text(pytester.path.joinpath("test_attention.py").read_text())
+    pytester.mkdir("tests").joinpath("test_moved.py").write_text(
+        pytester.path.joinpath("test_attention.py").read_text()
+    )
     ids = collected(pytester, "tests")
     assert ids[0] == "tests/test_moved.py::flash::SHAPE-001[fp32]"
 

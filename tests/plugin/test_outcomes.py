@@ -55,9 +55,7 @@ def test_the_rules_that_depend_on_a_wrong_convention_fail_in_one_line(pytester: 
     ran = run(pytester, "-k", "attention_mask")
     text = ran.text("flash::MASK-001[fp32]")
     assert ran.with_outcome("passed") == set()
-    assert text == (
-        "MASK-001[fp32] was not run: NUMERIC-001 failed: scale is not as declared; declare scale=1.0"
-    )
+    assert text == ("MASK-001[fp32] was not run: NUMERIC-001 failed: scale is not as declared; declare scale=1.0")
 
 
 def test_undeclared_empty_rows_cost_one_rule_which_says_what_to_declare(pytester: pytest.Pytester) -> None:

@@ -29,18 +29,14 @@ def normal(*shape: int, seed: int = 1, dtype: torch.dtype = torch.float64) -> Te
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def build(
-    factory: Callable[[int, int], Module], width: int, heads: int, dtype: torch.dtype = torch.float64
-) -> Module:
+def build(factory: Callable[[int, int], Module], width: int, heads: int, dtype: torch.dtype = torch.float64) -> Module:
     """Return `factory(width, heads)` with seeded parameters, leaving torch's global generator alone."""
     with torch.device("meta"):
         module = factory(width, heads)
     module = module.to_empty(device="cpu").to(dtype)
     with torch.no_grad():
         for seed, parameter in enumerate(module.parameters()):
-            parameter.copy_(
-                normal(*parameter.shape, seed=100 + seed, dtype=dtype) / parameter.shape[-1] ** 0.5
-            )
+            parameter.copy_(normal(*parameter.shape, seed=100 + seed, dtype=dtype) / parameter.shape[-1] ** 0.5)
     return module
 
 

@@ -89,9 +89,7 @@ def _() -> None:
     with pytest.raises(AssertionError):
         module(10, 4)
     names: dict[str, type[SelfAttention]] = {}
-    exec(
-        compile(listing_text("self_attention"), "self_attention", "exec", optimize=1), names
-    )  # as python -O does
+    exec(compile(listing_text("self_attention"), "self_attention", "exec", optimize=1), names)  # as python -O does
     attention = build(names["SelfAttention"], 10, 4)
     with pytest.raises(RuntimeError, match="shape"):
         attention(*(normal(2, 5, 10),) * 3, None)
@@ -101,12 +99,7 @@ def _() -> None:
 @shows("Q2-projections-shared-by-heads")
 def _() -> None:
     attention = module()
-    assert (
-        attention.queries.weight.shape
-        == attention.keys.weight.shape
-        == attention.values.weight.shape
-        == (4, 4)
-    )
+    assert attention.queries.weight.shape == attention.keys.weight.shape == attention.values.weight.shape == (4, 4)
     make_identity(attention.fc_out)
     assert_close(attention(*(X.roll(4, -1),) * 3, None), attention(X, X, X, None).roll(4, -1))
 

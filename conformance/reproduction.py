@@ -1,0 +1,310 @@
+"""A failure as a script that can be pasted: it needs only torch and the implementation.
+
+Tensors are drawn as `inputs.make` draws them, where their family is a normal draw; others are written out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+
+import torch
+from torch import Tensor
+
+from . import values
+from .dtypes import is_half, torch_dtype
+from .expectations import allowed_of, scale_of
+from .implementation import Implementation
+from .inputs import ROLES, Inputs, make, seed_of, shapes_of
+from .parameters import Layout, Slot
+from .subject import Subject
+from .trial import Trial
+
+MOST_NUMBERS = 2500
+"""Tensors with more elements are not written out."""
+
+_ORDERS = {"BLHD": "(0, 2, 1, 3)", "LBHD": "(2, 0, 1, 3)", "LBE": "(1, 0, 2)"}
+_BACK = {"BLHD": "(0, 2, 1, 3)", "LBHD": "(1, 2, 0, 3)", "LBE": "(1, 0, 2)"}
+
+
+def script(trial: Trial, inputs: Inputs) -> list[str] | None:
+    """Return the lines of a script that prints the difference from the definition, or None where it cannot be told."""
+    implementation = trial.subject.implementation
+    loading = _load(implementation)
+    tensors = _tensors(inputs, implementation.is_module)
+    if loading is None or tensors is None:
+        return None
+    lines = ["import torch", *loading, *tensors, *_mask(trial, inputs)]
+    if implementation.is_module:
+        lines += _module(trial, inputs)
+    lines += _call(trial, inputs)
+    lines += _definition(trial, inputs)
+    if trial.mode == "train" and trial.capabilities.gradient != "none":
+        lines += _gradients(inputs)
+    return lines
+
+
+# Loading
+
+
+def _load(implementation: Implementation) -> list[str] | None:
+    """Return lines that bind `attend`, and `call` where there is one."""
+    target, call = implementation.target, implementation.call
+    lines = _bind("attend", target)
+    if lines is None or call is None:
+        return lines
+    called = _bind("call", call) or _source_of_lambda(call)
+    return None if called is None else lines + called
+
+
+def _bind(name: str, thing: object) -> list[str] | None:
+    module, qualified = getattr(thing, "__module__", None), getattr(thing, "__qualname__", "<")
+    if module is None or "<" in qualified:
+        return None
+    if module in sys.modules and _importable(module):
+        first = qualified.split(".")[0]
+        return [f"from {module} import {first}", *([f"{name} = {qualified}"] if qualified != name else [])]
+    try:
+        path = inspect.getfile(thing)  # type: ignore[arg-type]
+    except (TypeError, OSError):
+        return None
+    return [
+        "import importlib.util",
+        f"spec = importlib.util.spec_from_file_location({module.split('.')[-1]!r}, {path!r})",
+        "loaded = importlib.util.module_from_spec(spec); spec.loader.exec_module(loaded)",
+        f"{name} = loaded.{qualified}",
+    ]
+
+
+def _importable(module: str) -> bool:
+    """Say whether another process finds the same module by its name, as opposed to one that pytest loaded."""
+    loaded = getattr(sys.modules[module], "__file__", None)
+    try:
+        spec = importlib.util.find_spec(module.split(".")[0])
+    except (ImportError, ValueError):
+        return False
+    if spec is None or loaded is None:
+        return spec is not None and module != "__main__"
+    places = [spec.origin or "", *(spec.submodule_search_locations or [])]
+    return any(place and loaded.startswith(place.removesuffix("__init__.py")) for place in places)
+
+
+def _source_of_lambda(call: object) -> list[str] | None:
+    """Return `call = lambda ...` cut out of the line that holds it, if that line can be read alone."""
+    try:
+        text = inspect.getsource(call).strip()  # type: ignore[arg-type]
+    except (TypeError, OSError):
+        return None
+    start = text.find("lambda")
+    for end in range(len(text), start, -1):
+        candidate = text[start:end].rstrip(" ,")
+        try:
+            compile(candidate, "call", "eval")
+        except SyntaxError:
+            continue
+        return [f"call = {candidate}"]
+    return None
+
+
+# Tensors
+
+
+def _tensors(inputs: Inputs, module: bool) -> list[str] | None:
+    case, dtype = inputs.case, torch_dtype(inputs.dtype)
+    if case.values in values.AFFINE and not inputs.edits and _is_drawn(inputs, module):
+        return _drawn(inputs, module)
+    named = {name: getattr(inputs, name) for name in ("query", "key", "value")}
+    if sum(tensor.numel() for tensor in named.values()) > MOST_NUMBERS:
+        return None
+    return [f"{name} = {_literal(tensor)}.to({dtype})" for name, tensor in named.items()]
+
+
+def _is_drawn(inputs: Inputs, module: bool) -> bool:
+    drawn = make(inputs.case, module, inputs.dtype)
+    return all(torch.equal(getattr(drawn, name), getattr(inputs, name)) for name in ("query", "key", "value"))
+
+
+def _drawn(inputs: Inputs, module: bool) -> list[str]:
+    case, recipe = inputs.case, values.AFFINE[inputs.case.values]
+    shapes = shapes_of(case, module)
+    half = recipe.half if is_half(inputs.dtype) else 1.0
+    lines = [f"g = torch.Generator().manual_seed({seed_of(case)})"]
+    pairs = {"query": (recipe.query, half), "key": (recipe.key, half), "value": (recipe.value, 1.0)}
+    for name, ((factor, offset), more) in pairs.items():
+        drawn = f"torch.randn({getattr(shapes, name)}, generator=g, dtype=torch.float64)"
+        drawn = drawn if factor * more == 1 else f"{factor * more} * {drawn}"
+        drawn = drawn if offset == 0 else f"{drawn} + {offset}"
+        lines.append(f"{name} = ({drawn}).to({torch_dtype(inputs.dtype)})")
+    if case.shared:
+        lines.append("key = value = query" if case.shared == "qkv" else "value = key")
+    return lines
+
+
+def _literal(tensor: Tensor) -> str:
+    if tensor.dtype == torch.bool:
+        return f"torch.tensor({tensor.int().tolist()}).bool()"
+    text = repr(tensor.double().tolist()).replace("nan", "float('nan')").replace("inf", "float('inf')")
+    return f"torch.tensor({text}, dtype=torch.float64).reshape({tuple(tensor.shape)})"
+
+
+def _mask(trial: Trial, inputs: Inputs) -> list[str]:
+    """Return lines for `allowed`, what may be attended to, and `mask`, the same as the implementation takes it."""
+    allowed = allowed_of(inputs, trial.subject.setting)
+    lines = [f"allowed = {'None' if allowed is None else _literal(allowed)}"]
+    mask = trial.subject.mask(inputs)
+    if mask is None:
+        return lines
+    if mask.dtype.is_floating_point:
+        text = repr(mask.double().tolist()).replace("-inf", "-INF")
+        return [*lines, "INF = float('inf')", f"mask = torch.tensor({text}, dtype={mask.dtype})"]
+    return [*lines, f"mask = {_literal(mask) if mask.dtype == torch.bool else f'torch.tensor({mask.tolist()})'}"]
+
+
+# Modules
+
+
+def _module(trial: Trial, inputs: Inputs) -> list[str]:
+    case, layout = inputs.case, trial.subject.layout(inputs)
+    model, width, dtype = case.heads * case.width, case.width, torch_dtype(inputs.dtype)
+    lines = [f"g = torch.Generator().manual_seed({case.heads * 1000 + width})"]
+    roles = repr(ROLES)
+    if case.values in values.AS_THEY_ARE:
+        lines += [
+            f"full = {{role: torch.eye({model}, dtype={dtype}) for role in {roles}}}",
+            f"head = {{role: torch.eye({width}, dtype={dtype}) for role in {roles}}}",
+            f"bias = {{role: torch.zeros({model}, dtype={dtype}) for role in {roles}}}",
+        ]
+    else:
+        normal = "torch.randn({}, generator=g, dtype=torch.float64)"
+        lines += [
+            f"full = {{role: ({normal.format(f'{model}, {model}')} * {model}**-0.5).to({dtype}) for role in {roles}}}",
+            f"head = {{role: ({normal.format(f'{width}, {width}')} * {width}**-0.5).to({dtype}) for role in {roles}}}",
+            f"bias = {{role: (0.5 * {normal.format(f'{model}')}).to({dtype}) for role in {roles}}}",
+        ]
+    lines += [
+        f"module = attend({model}, {case.heads}).to({dtype}).train({trial.mode == 'train'})",
+        "with torch.no_grad():",
+    ]
+    return lines + [f"    {line}" for line in _copies(layout)]
+
+
+def _copies(layout: Layout) -> list[str]:
+    lines = []
+    for kind, table in (("weight", layout.weights), ("bias", layout.biases)):
+        for role, slots in table.items():
+            shared = layout.structure.shared and role != "output"
+            source = f"bias[{role!r}]" if kind == "bias" else f"{'head' if shared else 'full'}[{role!r}]"
+            for position, slot in enumerate(slots):
+                axis = 1 if role == "output" and kind == "weight" else 0
+                piece = source if len(slots) == 1 else f"{source}.chunk({len(slots)}, {axis})[{position}]"
+                lines.append(f"p = {_view(slot)}; p.copy_({piece}.reshape(p.shape))")
+    return lines
+
+
+def _view(slot: Slot) -> str:
+    text = f"module.get_parameter({slot.name!r})"
+    if slot.transposed:
+        text = f"{text}.T"
+    return f"{text}.chunk({slot.parts})[{slot.part}]" if slot.parts > 1 else text
+
+
+# Call and definition
+
+
+def _call(trial: Trial, inputs: Inputs) -> list[str]:
+    own, subject = trial.capabilities, trial.subject
+    order = _ORDERS.get(own.layout)
+    sent = [f"{name}.permute({order})" if order else name for name in ("query", "key", "value")]
+    lines = []
+    if trial.mode == "train" and own.gradient != "none":
+        lines.append("for tensor in (query, key, value): tensor.requires_grad_()")
+    delivered = subject.deliver(inputs)
+    options = "".join(
+        f", {name}={value!r}" for name, value in delivered.options.items() if not isinstance(value, Tensor)
+    )
+    if isinstance(delivered.options.get("bias"), Tensor):
+        lines.append(f"bias_option = {_literal(delivered.options['bias'].detach())}.to({torch_dtype(inputs.dtype)})")
+        options += ", bias=bias_option"
+    lines.append(f"with torch.set_grad_enabled({trial.mode == 'train'}):")
+    lines.append(f"    result = {_invocation(subject, sent, delivered.mask is not None)}{options})")
+    lines.append("output = result[0] if isinstance(result, (tuple, list)) else result")
+    return [*lines, f"output = output.permute({_BACK[own.layout]})"] if order else lines
+
+
+def _invocation(subject: Subject, sent: list[str], masked: bool) -> str:
+    implementation = subject.implementation
+    target = "module" if implementation.is_module else "attend"
+    if implementation.call is not None:
+        return f"call({', '.join([target, *sent, *(['mask'] if masked else [])])}"
+    if subject.capabilities.inputs == "self":
+        sent = sent[:1]
+    else:
+        named = dict(zip(("query", "key", "value"), sent, strict=True))
+        sent = [named[name] for name in implementation.reference.arguments]
+    mask = ["mask"] if masked else ["None"] if implementation.reference.mask_required else []
+    return f"{target}({', '.join([*sent, *mask])}"
+
+
+def _definition(trial: Trial, inputs: Inputs) -> list[str]:
+    case, module = inputs.case, trial.is_module
+    lines = ["q, k, v = (tensor.detach().double().requires_grad_() for tensor in (query, key, value))"]
+    names = "q, k, v"
+    if module:
+        lines += _projected(trial, inputs)
+        names = "qh, kh, vh"
+    elif case.kv_heads is not None:
+        repeats = case.heads // case.kv_heads
+        lines.append(f"kh, vh = (tensor.repeat_interleave({repeats}, -3) for tensor in (k, v))")
+        names = "q, kh, vh"
+    a, b, c = names.split(", ")
+    lines.append(f"scores = {a} @ {b}.mT * {scale_of(trial.subject.setting.scale, case)!r}")
+    if case.softcap is not None:
+        lines.append(f"scores = {case.softcap} * torch.tanh(scores / {case.softcap})")
+    if inputs.bias is not None:
+        lines.append("scores = scores + bias_option.double()")
+    if inputs.finite is not None:
+        lines.append(f"scores = scores + {_literal(inputs.finite)}")
+    lines += _softmax(trial)
+    lines.append(f"expected = weights @ {c}")
+    if module:
+        lines += ["expected = expected.transpose(1, 2).flatten(2) @ W['output'].double().T"]
+        if "output" in trial.subject.layout(inputs).biases:
+            lines.append("expected = expected + bias['output'].double()")
+    return [*lines, 'print("output: largest difference", (output.double() - expected).abs().max().item())']
+
+
+def _softmax(trial: Trial) -> list[str]:
+    lowest = {"uniform": "-1e30", "unspecified": "-1e30"}.get(trial.capabilities.empty_row, "float('-inf')")
+    lines = [f"if allowed is not None: scores = scores.masked_fill(~allowed.broadcast_to(scores.shape), {lowest})"]
+    weights = "scores.softmax(-1)"
+    return [
+        *lines,
+        f"weights = {weights}.nan_to_num(0.0)" if trial.capabilities.empty_row == "zeros" else f"weights = {weights}",
+    ]
+
+
+def _projected(trial: Trial, inputs: Inputs) -> list[str]:
+    case, layout = inputs.case, trial.subject.layout(inputs)
+    lines = ["W = full"]
+    if layout.structure.shared:
+        eye = f"torch.eye({case.heads}, dtype=torch.float64)"
+        lines.append(
+            f"W = {{role: torch.kron({eye}, head[role].double()) if role != 'output' else full[role] for role in full}}"
+        )
+    for name, role in (("q", "query"), ("k", "key"), ("v", "value")):
+        plus = f" + bias[{role!r}].double()" if role in layout.biases else ""
+        lines.append(
+            f"{name}h = ({name} @ W[{role!r}].double().T{plus}).unflatten(-1, ({case.heads}, -1)).transpose(1, 2)"
+        )
+    return lines
+
+
+def _gradients(inputs: Inputs) -> list[str]:
+    return [
+        "upstream = torch.ones_like(expected)",
+        "torch.autograd.backward(output, upstream.to(output.dtype)); torch.autograd.backward(expected, upstream)",
+        'for name, a, b in (("query", query, q), ("key", key, k), ("value", value, v)):',
+        "    if a.grad is None: print('gradient of the', name, 'is missing')",
+        "    else: print('gradient of the', name + ': largest difference', (a.grad.double() - b.grad).abs().max().item())",
+    ]
