@@ -5,7 +5,7 @@ Tensors are drawn as `inputs.make` draws them, where their family is a normal dr
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.machinery
 import inspect
 import sys
 
@@ -81,7 +81,8 @@ def _importable(module: str) -> bool:
     """Say whether another process finds the same module by its name, as opposed to one that pytest loaded."""
     loaded = getattr(sys.modules[module], "__file__", None)
     try:
-        spec = importlib.util.find_spec(module.split(".")[0])
+        # Not importlib.util.find_spec, which answers for modules that were loaded under a name of their own.
+        spec = importlib.machinery.PathFinder.find_spec(module.split(".")[0])
     except (ImportError, ValueError):
         return False
     if spec is None or loaded is None:

@@ -109,7 +109,7 @@ _VALUE_LENGTH = Deviation(
     when="device == cpu",
 )
 _SWALLOWED_NAN = Deviation(
-    "NUMERIC-011",
+    "NUMERIC-012",
     "The fused CPU kernel gives zeros for a query that holds NaN where there are fewer keys than fit into one vector "
     "of the processor, so that a fault further up shows nowhere.",
     link="https://github.com/pytorch/pytorch/issues/141128",

@@ -15,6 +15,7 @@ from ..rulebook import Rule
 _DTYPES = {
     "all": "every declared dtype",
     "exact": "fp64 and fp32 where declared",
+    "wide": "every declared dtype but fp16",
     "first": "the first declared dtype",
     "once": "once, whatever the dtype",
 }
@@ -30,7 +31,7 @@ def list_rules(console: Console, rules: Iterable[Rule]) -> None:
         listed = Table.grid(padding=(0, 2))
         for rule in members:
             listed.add_row(Text(rule.id, no_wrap=True), Text(rule.sentence + (" (thorough)" if rule.thorough else "")))
-        console.print(Padding(listed, (0, 0, 1, 2)))
+        console.print(Padding(listed, (0, 0, 1, 2), expand=False))
     console.print(Text(f"{sum(map(len, grouped.values()))} rules; attention-conformance rules ID shows one of them."))
 
 
