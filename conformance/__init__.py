@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .errors import ConformanceError as ConformanceError
     from .implementation import Implementation as Implementation
     from .implementation import register as register
+    from .protocols import packed as packed
+    from .protocols import stepwise as stepwise
     from .records import Outcome as Outcome
     from .records import Record as Record
     from .records import Verdict as Verdict
@@ -36,7 +38,9 @@ _HOMES = {
     "Record": "records",
     "Verdict": "records",
     "check": "runner",
+    "packed": "protocols",
     "register": "implementation",
+    "stepwise": "protocols",
     "verdict": "runner",
 }
 

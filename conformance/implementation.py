@@ -57,6 +57,8 @@ class Implementation:
 
 def target_name(target: object) -> str:
     """Return `module:qualname` of a target, as far as it has them."""
+    if _is_adapted(target):
+        return str(getattr(target, "name", target))
     name = getattr(target, "__qualname__", None) or type(target).__qualname__
     return f"{getattr(target, '__module__', None) or type(target).__module__}:{name}"
 
@@ -110,6 +112,7 @@ def describe(
         raise InvalidTarget(f"{target.label} is registered already; register the function or class itself.")
     if not callable(target):
         raise InvalidTarget(f"{target!r} can be neither called nor built; register a function, a callable or a class.")
+    declared = {**getattr(target, "capabilities", {}), **declared} if _is_adapted(target) else declared
     _check_names(declared)
     chosen = reference_for(target, reference)
     own = chosen.deviations if target is chosen.load() else ()
@@ -125,6 +128,11 @@ def describe(
         deviations=own + _deviations(deviations),
         declared=_differing(chosen, declared),
     )
+
+
+def _is_adapted(target: object) -> bool:
+    """Say whether `packed` or `stepwise` made it; such a target brings defaults of its own."""
+    return type(target).__module__ == f"{__package__}.protocols"
 
 
 def _check_names(declared: Mapping[str, Any]) -> None:
