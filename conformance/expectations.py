@@ -141,7 +141,8 @@ class Expectation:
         return Near(self.truth.weights, self._forward.weights + self._returned(self.truth.weights))
 
     def _returned(self, value: Tensor) -> Tensor:
-        return 2 * self._unit.slack * self._unit.output * value.abs()
+        rounding: Tensor = 2 * self._unit.slack * self._unit.output * value.abs()
+        return rounding
 
     @cached_property
     def averaged_weights(self) -> Near:

@@ -46,7 +46,8 @@ def packed(function: Callable[..., Any], *, call: Callable[..., Any] | None = No
         )  # fmt: skip
         returned = function(*arguments, **options) if call is None else call(function, *arguments, **options)
         output: Tensor = returned[0] if isinstance(returned, (tuple, list)) else returned
-        return output.unflatten(0, (batch, queries)).transpose(1, 2)
+        unpacked: Tensor = output.unflatten(0, (batch, queries)).transpose(1, 2)
+        return unpacked
 
     defaults = {"layout": "BHLD", "leading": "equal", "mask": ("lengths",), "empty_row": "zeros", "second": None}
     return Adapted(attend, defaults, f"packed({getattr(function, '__name__', function)})")

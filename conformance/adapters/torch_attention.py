@@ -75,6 +75,9 @@ _ALL = ("fp64", "fp32", "bf16", "fp16")
 
 _EMPTY_ROW = "zeros" if _SINCE_2_5 else "unspecified"
 
+_MATH_PRECISION = "upcast" if _SINCE_2_5 else "eager"
+"""Until 2.4 the MATH backend kept intermediates in 16 bits (pytorch/pytorch#128922); the other path falls back to it."""
+
 _SDPA_ANSWERS: dict[str, Any] = {
     "heads": "grouped" if _SINCE_2_5 else "equal",
     "mask": ("bool", "additive"),
@@ -89,7 +92,7 @@ _SDPA_ANSWERS: dict[str, Any] = {
 _SDPA_CHOSEN: dict[str, Any] = {
     "mask_shapes": ("LS", "11LS", "111S", "B11S", "B1LS", "1HLS", "BH1S", "BHLS"),
     "causal_with_mask": "unspecified",
-    "precision": "fused",
+    "precision": "fused" if _SINCE_2_5 else "eager",
     "gradient": "once",
 }
 
@@ -127,7 +130,7 @@ TORCH_ADAPTERS: tuple[Adapter, ...] = (
         deviations=(_VALUE_LENGTH,),
     ),
     Adapter(
-        _SDPA, "the MATH backend", sdpa_math, {**_SDPA_ANSWERS, "causal_with_mask": "error", "precision": "upcast"},
+        _SDPA, "the MATH backend", sdpa_math, {**_SDPA_ANSWERS, "causal_with_mask": "error", "precision": _MATH_PRECISION},
         variant="math",
     ),
     Adapter(

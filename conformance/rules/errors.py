@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..cases import Case, Mask
-from ..comparing import Departure, NotApplicable
+from ..comparing import Departure, NotApplicable, require_shape
 from ..edge import Raised
 from ..inputs import Inputs
 from ..rulebook import rule
@@ -173,18 +173,29 @@ def masks_that_do_not_broadcast_raise(trial: Trial) -> None:
     needs={"widths": "any"},
 )
 def model_width_that_heads_do_not_divide_raises(trial: Trial) -> None:
-    """A d_model that the number of heads does not divide is an error when the module is built or called."""
-    x = torch.ones(2, 4, 10, dtype=trial.inputs.query.dtype)
+    """A d_model that the number of heads does not divide is an error, or leaves every position to itself.
+
+    Reshaped into heads it may fit again at some lengths, and features of one position become another's.
+    """
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(2, 4, 10, generator=generator, dtype=torch.float64).to(trial.inputs.query.dtype)
     inputs = trial.inputs.changed(query=x, key=x, value=x)
+    other = x.clone()
+    other[:, 0] = -other[:, 0]
     try:
-        module = trial.subject.build(10, 4)
-        result = trial.subject.run(inputs, module.train(trial.mode == "train"))
+        module = trial.subject.build(10, 4).train(trial.mode == "train")
+        first = trial.subject.run(inputs, module)
+        second = trial.subject.run(inputs.changed(query=other), module)
     except Raised:
         return
-    raise Departure(
-        f"d_model 10 with 4 heads gave an output of shape {tuple(result.output.shape)} instead of an error",
-        inputs=inputs,
-    )
+    require_shape(what="output for d_model 10 with 4 heads", actual=first.output, shape=(2, 4, 10), inputs=inputs)
+    if trial.capabilities.inputs == "cross" and not torch.allclose(
+        first.output[:, 1:], second.output[:, 1:], 1e-3, 1e-3
+    ):
+        raise Departure(
+            "d_model 10 with 4 heads gave an output in which the first query changes the rows of the others, instead of an error",
+            inputs=inputs,
+        )
 
 
 def _resized(tensor: Tensor, axis: int, size: int) -> Tensor:
