@@ -61,9 +61,9 @@ class Examination:
 
     def _blocked(self, rule: Rule, dtype: str) -> str | None:
         """Return why a rule cannot say anything: a smoke rule or a convention that it depends on failed."""
-        if rule.smoke:
-            return None
         for other in catalogue().values():
+            if other is rule:
+                return None
             first = other.smoke or (other.convention in rule.depends)
             if not first or self.implementation.reference.kind not in other.kinds:
                 continue

@@ -63,6 +63,7 @@ def same_call_gives_the_same_bits(trial: Trial) -> None:
     "PURITY-003",
     source="Known kind of fault: stale state; a mask, length or dtype of an earlier call is kept (flashinfer-ai/flashinfer#1028, facebookresearch/xformers#655)",
     cases=(SMALL,),
+    depends=("layout", "scale", "causal", "mask_means"),
 )
 def earlier_calls_leave_no_trace(trial: Trial) -> None:
     """Calls with other masks, lengths, values and options in between change nothing."""

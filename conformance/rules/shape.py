@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..cases import COINCIDING, PLAIN, SQUARE, Case, Mask
-from ..comparing import require_dtype, require_finite, require_shape
-from ..edge import Raised
+from ..comparing import Departure, require_dtype, require_finite, require_shape
+from ..conventions import CONVENTIONS, declaration, read
+from ..edge import Raised, WrongResult
 from ..rulebook import rule
 from ..trial import Trial
 
@@ -36,10 +37,18 @@ VERY_LONG = tuple(
 @rule("SHAPE-001", source="Document 1, section 2 (shape of the output)", cases=(PLAIN,), smoke=True, depends=())
 def output_has_the_shape_of_query_and_value(trial: Trial) -> None:
     """The output has the leading axes and length of the query, the width of the value, and the dtype of the inputs."""
-    result = trial.run()
-    expected = trial.expectation().output.value
-    require_shape(what="output", actual=result.output, shape=tuple(expected.shape), inputs=trial.inputs)
-    require_dtype(what="output", actual=result.output, dtype=trial.dtype, inputs=trial.inputs)
+    try:
+        result = trial.run()
+        expected = trial.expectation().output.value
+        require_shape(what="output", actual=result.output, shape=tuple(expected.shape), inputs=trial.inputs)
+        require_dtype(what="output", actual=result.output, dtype=trial.dtype, inputs=trial.inputs)
+    except (Departure, Raised, WrongResult) as problem:
+        # Axes in another order are the likeliest reason, and then nothing else can be said.
+        reading = read(trial, CONVENTIONS["layout"])
+        if not reading.changes:
+            raise
+        declare = declaration(reading.changes)
+        raise Departure(f"{problem}; with {declare} it agrees", inputs=trial.inputs, declare=declare) from problem
 
 
 @rule("SHAPE-002", source="Document 1: a softmax of finite scores is finite", cases=(PLAIN,), smoke=True, depends=())
