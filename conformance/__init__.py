@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .records import Verdict as Verdict
     from .runner import check as check
     from .runner import verdict as verdict
+    from .workers import audit_many as audit_many
 
 _HOMES = {
     "Capabilities": "capabilities",
@@ -37,6 +38,7 @@ _HOMES = {
     "Outcome": "records",
     "Record": "records",
     "Verdict": "records",
+    "audit_many": "workers",
     "check": "runner",
     "packed": "protocols",
     "register": "implementation",

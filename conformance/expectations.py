@@ -176,7 +176,8 @@ def effective(drawn: Drawn, structure: Structure, heads: int) -> dict[str, Proje
 
 def split_heads(tensor: Tensor, heads: int) -> Tensor:
     """(B, L, H * D) to (B, H, L, D)."""
-    return tensor.unflatten(-1, (heads, -1)).transpose(1, 2)
+    split: Tensor = tensor.unflatten(-1, (heads, -1))
+    return split.transpose(1, 2)
 
 
 def merge_heads(tensor: Tensor) -> Tensor:

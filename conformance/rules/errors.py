@@ -50,7 +50,7 @@ def key_narrower_than_the_query_raises(trial: Trial) -> None:
 @rule(
     "ERRORS-002",
     source="Each key has one value; torch's CPU kernel for D = E does not look",
-    cases=(replace(_BASE, value_width=5),),
+    cases=(replace(_BASE, name="bad input, E differs from D", value_width=5),),
     dtypes="once",
     depends=(),
     needs={"inputs": "cross"},

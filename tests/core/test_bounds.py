@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -38,7 +40,9 @@ def _setting(program: Program) -> Setting:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_dozen_programs_stay_below_it_over_many_seeds(dtype: str, record_property: pytest.RecordProperty) -> None:
+def test_a_dozen_programs_stay_below_it_over_many_seeds(
+    dtype: str, record_property: Callable[[str, object], None]
+) -> None:
     chosen = [p for p in _PLAIN if dtype in p.capabilities.get("dtypes", DTYPES[:3])][:14]
     assert len(chosen) >= 12
     worst = 0.0
@@ -54,7 +58,7 @@ def _ratio(program: Program, case: Case, dtype: str) -> float:
     inputs, setting = make(case, False, dtype), _setting(program)
     sent = [tensor.clone().requires_grad_() for tensor in (inputs.query, inputs.key, inputs.value)]
     mask = [] if inputs.allowed is None else [inputs.allowed[0, 0]]
-    returned = program.target(*sent, *mask)
+    returned: Any = program.target(*sent, *mask)
     output: Tensor = returned[0] if isinstance(returned, tuple) else returned
     ratio = require_near(what="output", actual=output, near=expect(case, setting, dtype).output)
     expected = expect_gradients(case, setting, dtype)

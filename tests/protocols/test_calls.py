@@ -117,21 +117,27 @@ class OtherScale(SelfAttention):
         return output
 
 
-TORCH = {"mask": ("bool", "additive"), "empty_row": "zeros", "leading": "equal", "gradient": "once", "second": None}
-FLASH = {
+TORCH: dict[str, Any] = {
+    "mask": ("bool", "additive"),
+    "empty_row": "zeros",
+    "leading": "equal",
+    "gradient": "once",
+    "second": None,
+}
+FLASH: dict[str, Any] = {
     "layout": "BLHD", "mask": (), "causal": "bottom-right", "heads": "grouped", "second": "lse", "empty_row": "zeros",
     "dtypes": ("bf16", "fp16"), "precision": "fused",
 }  # fmt: skip
-MHA = {
+MHA: dict[str, Any] = {
     "reference": "MultiHeadAttention", "call": mha, "mask": ("bool", "additive"), "mask_means": "hide", "mask_shapes": ("LS", "(BH)LS"),
     "empty_row": "zeros", "gradient": "once", "second": None,
 }  # fmt: skip
-BLOCK = {
+BLOCK: dict[str, Any] = {
     "inputs": "self", "call": call_block, "second": None, "reference": "MultiHeadAttention",
     "parameters": {"qkv": "mix.T mix_bias", "output": "back.T"},
 }  # fmt: skip
-FORWARD = {"gradient": "none", "dtypes": ("fp64", "fp32"), "second": None}
-KNOWN = {
+FORWARD: dict[str, Any] = {"gradient": "none", "dtypes": ("fp64", "fp32"), "second": None}
+KNOWN: dict[str, Any] = {
     "deviations": [Deviation("NUMERIC-001", reason="it is not scaled, and the caller knows")],
     "scale": "1/sqrt(D)",
 }

@@ -118,7 +118,7 @@ class Mutant:
 
     name: str
     target: Callable[..., Any]
-    capabilities: Mapping[str, object]
+    capabilities: Mapping[str, Any]
     families: tuple[str, ...]
     fault: str
     kind: str

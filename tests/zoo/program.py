@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 HALVES_TOO = ("fp64", "fp32", "bf16", "fp16")
 """Every dtype, for programs whose fill value also exists in fp16."""
@@ -21,5 +22,5 @@ class Program:
 
     name: str
     target: Callable[..., object]
-    capabilities: Mapping[str, object] = field(default_factory=dict)
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
