@@ -1,0 +1,105 @@
+"""The edge: whatever foreign code raises, prints into an error or changes stays outside."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import torch
+
+from attention_conformance import Outcome, check
+from attention_conformance.edge import Raised, foreign, process_state_kept, safe, telling_interrupts_apart
+from torch import Tensor
+
+from .test_declaring import attend
+
+
+class _Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def _raising(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("bad"), SystemExit(3), GeneratorExit(), KeyboardInterrupt(), pytest.fail.Exception("failed")],
+    ids=lambda error: type(error).__name__,
+)
+def test_everything_that_foreign_code_raises_becomes_one_error(error: BaseException) -> None:
+    with pytest.raises(Raised) as caught:
+        foreign(_raising, error)
+    assert caught.value.kind == type(error).__name__
+    assert caught.value.__cause__ is error
+    assert "test_edge.py" in caught.value.where
+
+
+def test_a_message_that_cannot_be_made_is_replaced() -> None:
+    with pytest.raises(Raised, match=r"it raised _Unprintable: \(its message raised ValueError\)"):
+        foreign(_raising, _Unprintable())
+
+
+def test_an_interrupt_from_the_terminal_passes_and_a_raised_one_does_not() -> None:
+    with telling_interrupts_apart():
+        with pytest.raises(Raised, match="KeyboardInterrupt"):
+            foreign(_raising, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            foreign(signal.raise_signal, signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_handler_of_somebody_else_is_left_alone() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with telling_interrupts_apart():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("plain\nlines", "plain\nlines"),
+        ("red \x1b[31m", "red \\x1b[31m"),
+        ("half \ud800", "half \\ud800"),
+        ("bell \x07 and nul \x00", "bell \\x07 and nul \\x00"),
+        ("Δ stays", "Δ stays"),
+    ],
+)
+def test_text_of_others_is_made_safe(text: str, clean: str) -> None:
+    assert safe(text) == clean
+
+
+def test_text_of_others_is_cut() -> None:
+    assert safe("a" * 50, limit=10) == "a" * 10 + " ..."
+    assert safe("a" * 10, limit=10) == "a" * 10
+
+
+def test_the_settings_of_the_process_are_put_back() -> None:
+    before = (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads())
+    precision, random = torch.get_float32_matmul_precision(), torch.get_rng_state()
+    with process_state_kept():
+        torch.set_default_dtype(torch.float16)
+        torch.set_grad_enabled(False)
+        torch.set_num_threads(torch.get_num_threads() + 1)
+        torch.set_float32_matmul_precision("medium")
+        torch.rand(5)
+    assert (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()) == before
+    assert torch.get_float32_matmul_precision() == precision
+    assert torch.equal(torch.get_rng_state(), random)
+
+
+def _exits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+    if mask is not None:
+        raise SystemExit("no masks\x1b[2J here")
+    return attend(query, key, value)[0]
+
+
+def test_an_implementation_that_exits_gets_records_with_safe_text() -> None:
+    records = list(check(_exits, dtypes=("fp32",), select=["MASK-003"]))
+    assert [record.outcome for record in records] == [Outcome.ERROR]
+    assert "it raised SystemExit" in records[0].message
+    assert "\x1b" not in records[0].message
