@@ -6,10 +6,10 @@ import signal
 
 import pytest
 import torch
+from torch import Tensor
 
 from attention_conformance import Outcome, check
 from attention_conformance.edge import Raised, foreign, process_state_kept, safe, telling_interrupts_apart
-from torch import Tensor
 
 from .test_declaring import attend
 

@@ -18,12 +18,21 @@ from attention_conformance.masks import CONTENTS, choose_pattern, draw, encode, 
 from attention_conformance.memory import MEMORY, place
 from attention_conformance.rulebook import catalogue
 from attention_conformance.selection import fitted_cases
+from tests.rules.fakes import FAKES
 from tests.zoo.faulty import MUTANTS
 from tests.zoo.mutant import Mutant
 
 _TENSORS = ("query", "key", "value", "allowed", "finite", "bias", "upstream", "upstream_weights")
 _SIZES: Mapping[str, int] = {"B": 2, "H": 4, "L": 5, "S": 7}
-MUTATING = ("query_scaled_in_place", "hidden_values_zeroed_in_place", "mask_inverted_in_place")
+MUTATING = (
+    "query_scaled_in_place",
+    "hidden_values_zeroed_in_place",
+    "mask_inverted_in_place",
+    pytest.param(
+        "upstream_gradient_halved_in_place",
+        marks=pytest.mark.xfail(reason="two gradient rules pass the shared upstream gradient on without a copy"),
+    ),
+)
 
 
 def _digest(inputs: Inputs) -> str:
@@ -60,7 +69,7 @@ def _sent(implementation: Implementation) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", MUTATING)
 def test_what_an_implementation_overwrites_is_its_own_copy(name: str) -> None:
-    mutant: Mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
+    mutant: Mutant = next(mutant for mutant in (*MUTANTS, *FAKES) if mutant.name == name)
     implementation = describe(mutant.target, **{**mutant.capabilities, "dtypes": ("fp32",)})
     before = _sent(implementation)
     list(check(implementation))
