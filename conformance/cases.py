@@ -12,7 +12,8 @@ class Mask:
 
     `content` names an entry of `masks.CONTENTS`. `axes` is the shape in letters (B, H, L, S and 1), without leading
     axes that a mask leaves out. `forms` are kinds in order of preference, the first that is accepted is used.
-    `numbers` says how true and false are written in a number mask: `int` (1, 0), `float` (1.0, 0.0), `odd` (2 and -1, 0).
+    `numbers` says how true and false are written in a number mask: `int` (1, 0), `float` (1.0, 0.0),
+    `odd` (2, -1, 256 and 0), `fractions` (0.25, -2, 1.5 and 0).
     `finite` adds finite values to an additive mask. `memory` is `contiguous`, `expanded`, `transposed` or `sliced`.
     """
 

@@ -124,6 +124,10 @@ def second_agrees(trial: Trial) -> None:
             raise Departure("a second result was returned", inputs=trial.inputs)
         return
     if result.second is None:
+        if declared == "optional weights" and trial.mode == "eval":
+            trained = Trial(trial.subject.in_mode("train"), trial.case).run()
+            if trained.second is not None:
+                raise Departure("weights are returned in train mode and not in eval mode", inputs=trial.inputs)
         if declared == "optional weights":
             raise NotApplicable("second: no weights are returned")
         raise Departure("no second result was returned", inputs=trial.inputs)

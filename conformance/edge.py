@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal
 import threading
 import traceback
@@ -107,7 +108,8 @@ def process_state_kept() -> Iterator[None]:
     """Put back what foreign code may have changed for the process: dtype, grad mode, threads, precision, random state."""
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    random = torch.get_rng_state()
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    own, drawn = torch.get_rng_state(), random.getstate()
     try:
         yield
     finally:
@@ -117,4 +119,7 @@ def process_state_kept() -> Iterator[None]:
             torch.set_num_threads(threads)
         if torch.get_float32_matmul_precision() != precision:
             torch.set_float32_matmul_precision(precision)
-        torch.set_rng_state(random)
+        if torch.are_deterministic_algorithms_enabled() != deterministic:
+            torch.use_deterministic_algorithms(deterministic)
+        torch.set_rng_state(own)
+        random.setstate(drawn)

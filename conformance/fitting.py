@@ -46,8 +46,8 @@ def _adapted(case: Case, own: Capabilities, module: bool) -> Case:
 def _excluded(case: Case, own: Capabilities, module: bool) -> str | None:
     if case.leading != "BH" and (module or own.layout != "...LD"):
         return "layout"
-    if case.broadcast and own.leading == "equal":
-        return "leading"
+    if case.broadcast and (own.leading == "equal" or own.layout != "...LD"):
+        return "leading" if own.leading == "equal" else "layout"
     if case.kv_heads is not None and own.heads != "grouped":
         return "heads"
     if own.inputs == "self" and case.shared == "kv":

@@ -144,6 +144,14 @@ def _size(letter: str, sizes: Sizes) -> int:
     return size
 
 
+def _cycle(numbers: tuple[float, ...], shape: torch.Size) -> Tensor:
+    """Return a tensor that repeats `numbers` in the order of memory."""
+    count = 1
+    for size in shape:
+        count *= size
+    return torch.tensor(numbers)[torch.arange(count) % len(numbers)].reshape(shape)
+
+
 def encode(allowed: Tensor, mask: Mask, form: str, means: str, dtype: torch.dtype, finite: Tensor | None) -> Tensor:
     """Write a boolean attend mask in another kind: `bool`, `number` or `additive`, with the polarity `means`."""
     if form == "additive":
@@ -155,6 +163,7 @@ def encode(allowed: Tensor, mask: Mask, form: str, means: str, dtype: torch.dtyp
     if mask.numbers == "float":
         return written.to(dtype)
     if mask.numbers == "odd":
-        odd = torch.where(torch.arange(written.numel()).reshape(written.shape) % 2 == 0, 2, -1)
-        return torch.where(written, odd, 0)
+        return torch.where(written, _cycle((2, -1, 256), written.shape), 0)
+    if mask.numbers == "fractions":
+        return torch.where(written, _cycle((0.25, -2.0, 1.5), written.shape).to(dtype), 0.0)
     return written.to(torch.int64)

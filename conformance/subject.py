@@ -60,6 +60,7 @@ class Subject:
         self.mode = mode
         self._modules: dict[tuple[str, int], tuple[nn.Module, object]] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
+        self.changed_grad_mode = False
 
     def in_mode(self, mode: str) -> Subject:
         """Return the same subject in another mode; modules are shared."""
@@ -160,6 +161,11 @@ class Subject:
         shaped = masks.shape_as(inputs.allowed, pattern, sizes)
         finite = None if inputs.finite is None else masks.shape_as(inputs.finite, pattern, sizes)
         encoded = masks.encode(shaped, mask, form, own.mask_means, torch_dtype(self.dtype), finite)
+        if mask.memory == "expanded":
+            # To the full shape, with stride 0 along every axis that the mask leaves out.
+            full = own.mask_shapes == "broadcast" or "BHLS" in own.mask_shapes
+            whole = encoded.expand(*(sizes[axis] for axis in "BHLS")) if full and encoded.dim() == 4 else encoded
+            return whole.to(self.implementation.device)
         return place(encoded, mask.memory).to(self.implementation.device)
 
     def run(self, inputs: Inputs, module: nn.Module | None = None) -> Result:
@@ -172,7 +178,9 @@ class Subject:
         if self.implementation.is_module:
             target = module if module is not None else self.module(inputs)
         with torch.set_grad_enabled(self.mode == "train" and self.capabilities.gradient != "none"):
+            wanted = torch.is_grad_enabled()
             returned = foreign(self._invoke, target, delivered)
+            self.changed_grad_mode = torch.is_grad_enabled() != wanted
         self._synchronise()
         return self._result(returned, delivered)
 

@@ -132,6 +132,7 @@ def _duplicate_keys(shapes: Shapes, generator: torch.Generator) -> Drawn:
 BUILT: Mapping[str, Callable[[Shapes, torch.Generator], Drawn]] = {
     "equal keys": _equal_keys,
     "scores -20": _level(-20.0),
+    "scores -64": _level(-64.0),
     "scores 120": _level(120.0),
     "scores -32768": _level(-32768.0),
     "two keys": _two_keys,
@@ -142,7 +143,7 @@ BUILT: Mapping[str, Callable[[Shapes, torch.Generator], Drawn]] = {
 }
 
 EXACT_SCORES = frozenset(
-    {"scores -20", "scores 120", "scores -32768", "two keys", "zero query", "ones value, zero query"}
+    {"scores -20", "scores -64", "scores 120", "scores -32768", "two keys", "zero query", "ones value, zero query"}
 )
 """Families whose scores are exact in every dtype when D is a power of 16 (so that its fourth root is exact as well)."""
 

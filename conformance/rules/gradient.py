@@ -33,6 +33,8 @@ FORWARD = ("train",)
         Case("gradient for one key", keys=1),
         Case("gradient for one query", queries=1),
         Case("gradient for large scores", values="huge scores", width=16),
+        Case("gradient for very low scores", values="scores -64", width=16),
+        Case("gradient, key and value of batch and head 1", broadcast=("key", "value")),
     ),
     modes=FORWARD,
     needs=DIFFERENTIABLE,

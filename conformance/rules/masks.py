@@ -68,6 +68,7 @@ def masks_broadcast_over_batch_heads_and_queries(trial: Trial) -> None:
         Case("integers 1 and 0", mask=Mask("random", "LS", ("number",))),
         Case("integers 2, -1 and 0", mask=Mask("random", "LS", ("number",), numbers="odd")),
         Case("floats 1 and 0", mask=Mask("random", "B1LS", ("number",), numbers="float")),
+        Case("fractions and 0", mask=Mask("random", "LS", ("number",), numbers="fractions")),
         Case("integers per head", mask=Mask("random", "BHLS", ("number",), numbers="odd")),
     ),
     needs={"mask": "number"},
@@ -185,7 +186,8 @@ def mask_that_allows_everything_equals_no_mask(trial: Trial) -> None:
     cases=tuple(
         Case(f"{memory} mask", queries=6, keys=6, mask=Mask("random", "B1LS", ALL_KINDS, memory=memory))
         for memory in ("transposed", "sliced", "offset")
-    ),
+    )
+    + (Case("expanded mask", mask=Mask("random", "B11S", ALL_KINDS, memory="expanded")),),
 )
 def masks_are_read_by_their_strides(trial: Trial) -> None:
     """A mask that is transposed, sliced or offset in memory acts like a contiguous one."""

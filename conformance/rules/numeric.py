@@ -32,7 +32,10 @@ def output_is_within_the_rounding_bound(trial: Trial) -> None:
 @rule(
     "NUMERIC-003",
     source="Known kind of fault: large magnitudes; exp of a score above 89 overflows fp32",
-    cases=_family("scores 120", "scores -20", "huge scores", "shifted keys"),
+    cases=(
+        *_family("scores 120", "scores -20", "huge scores", "shifted keys"),
+        Case("large score behind a block", values="huge scores", batch=1, heads=2, keys=35, width=16),
+    ),
 )
 def adding_a_constant_to_all_scores_changes_nothing(trial: Trial) -> None:
     """Scores far above or below zero give the same weights as their differences: the largest is subtracted first.
@@ -102,7 +105,7 @@ def single_key_returns_its_value(trial: Trial) -> None:
 @rule(
     "NUMERIC-007",
     source="equal scores give the mean",
-    cases=_family("equal keys", "zero query", "ramp", "duplicate keys", "constant value", queries=5, keys=9),
+    cases=_family("equal keys", "zero query", "ramp", "duplicate keys", "constant value", queries=5, keys=10),
 )
 def equal_scores_give_equal_weights(trial: Trial) -> None:
     """Equal scores give equal weights: the output is the mean of the values, and of a constant value the constant."""

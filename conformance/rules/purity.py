@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import torch
 from torch import Tensor
 
@@ -16,7 +18,13 @@ from ..trial import Trial
 @rule(
     "PURITY-001",
     source="Known kind of fault: mutation; query scaled in place, mask filled in place (microsoft/onnxruntime#20555, Shujun-He/RibonanzaNet#7)",
-    cases=(PLAIN, MASKED, Case("additive mask", mask=Mask("random", "BHLS", ("additive", "number")))),
+    cases=(
+        Case("mask of floats", mask=Mask("random", "LS", ("number",), numbers="float")),
+        Case("tail hidden from all", mask=Mask("tail hidden", "LS")),
+        PLAIN,
+        MASKED,
+        Case("additive mask", mask=Mask("random", "BHLS", ("additive", "number"))),
+    ),
 )
 def inputs_and_mask_are_left_as_they_were(trial: Trial) -> None:
     """Inputs, mask and options hold the same values after a call, and after a backward pass."""
@@ -132,6 +140,8 @@ def global_state_is_left_alone(trial: Trial) -> None:
     before = _state()
     trial.run()
     after = _state()
+    if trial.subject.changed_grad_mode:
+        raise Departure("the call switched gradients on or off for what comes after it", inputs=trial.inputs)
     for name, value in before.items():
         now = after[name]
         same = torch.equal(value, now) if isinstance(value, Tensor) and isinstance(now, Tensor) else value == now
@@ -143,6 +153,7 @@ def global_state_is_left_alone(trial: Trial) -> None:
 def _state() -> dict[str, object]:
     return {
         "state of the random generator": torch.get_rng_state(),
+        "state of Python's random generator": random.getstate(),
         "default dtype": torch.get_default_dtype(),
         "grad mode": torch.is_grad_enabled(),
         "number of threads": torch.get_num_threads(),

@@ -140,6 +140,7 @@ def very_long_inputs_are_read_whole(trial: Trial) -> None:
         Case("three axes", leading="B"),
         Case("five axes", leading="GBH"),
         Case("two axes, masked", leading="", mask=Mask("random", "LS")),
+        Case("three axes, B = L = S", leading="B", batch=5, queries=5, keys=5),
         Case("three axes, masked", leading="B", mask=Mask("random", "LS")),
     ),
     kinds=("kernel",),

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention_conformance.reference.attention import MultiHeadAttention as Document
 from tests.zoo.faulty.parts import Pair, attend, band, both
 from tests.zoo.faulty.sound_modules import MultiHead
 from tests.zoo.mutant import DROPOUT, FLAG, GRADIENT, TAILS, ZERO, Mutant, Population
@@ -79,6 +80,18 @@ class EmptyBatchGivesOneRow(MultiHead):
         if query.size(0) == 0:
             query, key, value = (tensor.new_zeros(1, *tensor.shape[1:]) for tensor in (query, key, value))
         return super().forward(query, key, value, mask)
+
+
+@fakes.add("ERRORS", kind=ZERO, reference="MultiHeadAttention")
+class FoldsAnIndivisibleWidth(torch.nn.Module):
+    """Splits heads by view without a look at the width, so that features of one position become another's."""
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.inner = Document(d_model, n_heads)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Any:
+        return self.inner(query, key, value, mask)
 
 
 FAKES: tuple[Mutant, ...] = tuple(fakes)

@@ -100,7 +100,8 @@ class WithoutBiases(nn.Module):
         q = self.wq(query).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
         k = self.wk(key).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
         v = self.wv(value).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=attending(mask))
+        allowed = None if mask is None else (mask != 0).expand(*q.shape[:-1], k.size(2))
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
         output: Tensor = self.wo(context.transpose(1, 2).flatten(2))
         return output
 
@@ -199,9 +200,10 @@ class LengthFirst(nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
         length, batch, d_model = query.shape
-        q = self.W_q(query).reshape(length, batch * self.n_heads, -1).transpose(0, 1)
-        k = self.W_k(key).reshape(key.size(0), batch * self.n_heads, -1).transpose(0, 1)
-        v = self.W_v(value).reshape(key.size(0), batch * self.n_heads, -1).transpose(0, 1)
+        columns = (batch * self.n_heads, d_model // self.n_heads)
+        q = self.W_q(query).reshape(length, *columns).transpose(0, 1)
+        k = self.W_k(key).reshape(key.size(0), *columns).transpose(0, 1)
+        v = self.W_v(value).reshape(key.size(0), *columns).transpose(0, 1)
         scores = torch.bmm(q, k.transpose(1, 2)).unflatten(0, (batch, self.n_heads)) * q.size(-1) ** -0.5
         if mask is not None:
             scores = scores.masked_fill(mask == 0, -1e9)

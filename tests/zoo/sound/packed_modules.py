@@ -266,8 +266,8 @@ SOUND_PACKED_MODULES = (
     Program(
         "torch_module_without_weights",
         TorchModuleWithoutWeights,
-        {**_ALL, "empty_row": "zeros", "second": None, "gradient": "once"},
-        "torch's module without weights",
+        {**_ALL, "empty_row": "zeros", "no_keys": "unspecified", "second": None, "gradient": "once"},
+        "torch's module without weights, which cannot be given a mask without keys",
     ),
     Program(
         "torch_module_itself",
