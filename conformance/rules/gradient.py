@@ -251,7 +251,7 @@ def second_derivatives_agree(trial: Trial) -> None:
         torch.autograd.grad,
         result.output,
         list(distinct.values()),
-        inputs.upstream.to(result.output.dtype),
+        inputs.upstream.clone().to(result.output.dtype),
         create_graph=True,
         allow_unused=True,
     )
@@ -311,7 +311,7 @@ def gradients_accumulate_in_leaves(trial: Trial) -> None:
     """Calling backward twice leaves twice the gradient in each input, and results of earlier calls stay."""
     inputs = trial.inputs
     result = trial.run()
-    upstream = inputs.upstream.to(result.output.device)
+    upstream = inputs.upstream.clone().to(result.output.device)
     for _ in range(2):
         foreign(result.output.backward, upstream, retain_graph=True)
     expected = trial.expected_gradients()

@@ -28,10 +28,7 @@ MUTATING = (
     "query_scaled_in_place",
     "hidden_values_zeroed_in_place",
     "mask_inverted_in_place",
-    pytest.param(
-        "upstream_gradient_halved_in_place",
-        marks=pytest.mark.xfail(reason="two gradient rules pass the shared upstream gradient on without a copy"),
-    ),
+    "upstream_gradient_halved_in_place",
 )
 
 
