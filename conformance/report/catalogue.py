@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ..rulebook import Rule
 
+_BREAK = "\n"
 _DTYPES = {
     "all": "every declared dtype",
     "exact": "fp64 and fp32 where declared",
@@ -26,25 +25,29 @@ def list_rules(console: Console, rules: Iterable[Rule]) -> None:
     grouped: dict[str, list[Rule]] = {}
     for rule in sorted(rules, key=lambda rule: rule.id):
         grouped.setdefault(rule.family, []).append(rule)
+    width = max(len(rule.id) for members in grouped.values() for rule in members)
     for family, members in grouped.items():
         console.print(Text(family, "bold"))
-        listed = Table.grid(padding=(0, 2))
         for rule in members:
-            listed.add_row(Text(rule.id, no_wrap=True), Text(rule.sentence + (" (thorough)" if rule.thorough else "")))
-        console.print(Padding(listed, (0, 0, 1, 2), expand=False))
-    console.print(Text(f"{sum(map(len, grouped.values()))} rules; attention-conformance rules ID shows one of them."))
+            _line(console, f"  {rule.id:<{width}}  {rule.sentence}" + (" (thorough)" if rule.thorough else ""))
+        console.print()
+    _line(console, f"{sum(map(len, grouped.values()))} rules; attention-conformance rules ID shows one of them.")
 
 
 def show_rule(console: Console, rule: Rule) -> None:
     """Print one rule with everything that is known of it."""
-    console.print(Text.assemble((rule.id, "bold"), "  ", rule.sentence))
+    console.print(Text.assemble((rule.id, "bold"), "  ", rule.sentence), soft_wrap=True)
     if rule.reason:
-        console.print(Text(rule.reason))
+        _line(console, rule.reason)
     console.print()
-    facts = Table.grid(padding=(0, 2))
-    for name, text in _facts(rule).items():
-        facts.add_row(Text(name, no_wrap=True), Text(text))
-    console.print(facts)
+    facts = _facts(rule)
+    width = max(map(len, facts))
+    for name, text in facts.items():
+        _line(console, f"{name:<{width}}  {text.replace(_BREAK, _BREAK + ' ' * (width + 2))}")
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)
 
 
 def _facts(rule: Rule) -> dict[str, str]:

@@ -38,6 +38,7 @@ _STYLES: Mapping[Verdict, str] = {
 }
 _TOLD = (Outcome.FAILED, Outcome.ERROR)
 _PIPED_WIDTH = 1000
+_NARROW = 110
 
 
 def make_console(*, stderr: bool = False) -> Console:
@@ -110,7 +111,7 @@ def report(console: Console, audited: Sequence[Audited], *, verbosity: int = 0) 
     """Print the table and, unless `verbosity` is below 0, what there is to tell; above 0 all of it."""
     loaded = [each for each in audited if each.loaded]
     if loaded:
-        console.print(table(loaded))
+        console.print(table(loaded, narrow=console.width < _NARROW))
     if verbosity >= 0:
         for each in loaded:
             _tell(console, each, None if verbosity > 0 else STORIES)
@@ -119,17 +120,25 @@ def report(console: Console, audited: Sequence[Audited], *, verbosity: int = 0) 
             _line(console, f"stale: {sentence}", "red", indent=0)
 
 
-def table(audited: Iterable[Audited]) -> Table:
-    """Return one line for each implementation: verdict, counts of every outcome, worst ratio of error to bound."""
-    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+def table(audited: Sequence[Audited], *, narrow: bool = False) -> Table:
+    """Return one line for each implementation: verdict, counts of every outcome, worst ratio of error to bound.
+
+    A `narrow` table leaves out the outcomes that occur nowhere, so that names have room.
+    """
+    made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    shown = {
+        title: outcome
+        for title, outcome in _COLUMNS.items()
+        if not narrow or outcome is Outcome.PASSED or any(each.judged.counts[str(outcome)] for each in audited)
+    }
     made.add_column("implementation", overflow="fold")
     made.add_column("verdict", no_wrap=True)
-    for title in _COLUMNS:
+    for title in shown:
         made.add_column(title, justify="right", no_wrap=True)
     made.add_column("worst", justify="right", no_wrap=True)
     for each in audited:
         verdict = each.judged.verdict
-        numbers = [str(each.judged.counts[str(outcome)]) for outcome in _COLUMNS.values()]
+        numbers = [str(each.judged.counts[str(outcome)]) for outcome in shown.values()]
         made.add_row(Text(each.name), Text(str(verdict), _STYLES[verdict]), *numbers, _ratio(worst(each.records)))
     return made
 

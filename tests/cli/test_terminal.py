@@ -39,6 +39,13 @@ def test_the_table_has_the_verdict_every_count_and_the_worst_ratio() -> None:
     assert row.split() == ["kernels:attend", "conforms-declared", "2", "0", "0", "0", "1", "1", "0.5"]
 
 
+def test_a_narrow_terminal_leaves_out_what_occurs_nowhere() -> None:
+    console = Console(file=io.StringIO(), width=80, markup=False)
+    terminal.report(console, [audited(record(ratio=0.5), record("MASK-004", outcome="failed"))], verbosity=-1)
+    heading = console.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
+    assert heading.split() == ["implementation", "verdict", "passed", "failed", "worst"]
+
+
 @pytest.mark.parametrize(("ratios", "worst"), [((0.5, float("inf")), "inf"), ((float("nan"), float("inf")), "nan")])
 def test_the_worst_ratio_may_be_no_number(ratios: tuple[float, float], worst: str) -> None:
     pair = [record(dtype=dtype, ratio=ratio) for dtype, ratio in zip(("fp32", "fp64"), ratios, strict=True)]

@@ -48,7 +48,7 @@ def test_a_dozen_programs_stay_below_it_over_many_seeds(
     worst = 0.0
     for program in chosen:
         for case in _CASES:
-            for seed in range(4):
+            for seed in range(20):
                 worst = max(worst, _ratio(program, replace(case, seed=seed), dtype))
     record_property("worst ratio", worst)
     assert 0 < worst <= 1
