@@ -75,20 +75,24 @@ class Expectation:
     def problem(self) -> oracle.Problem:
         """The attention to be solved, after projections and split into heads."""
         inputs, case = self.inputs, self.inputs.case
-        query, key, value = (self._heads(name)[0] for name in ("query", "key", "value"))
+        query, key, value = (tensor for tensor, _ in self._seen)
         allowed = allowed_of(inputs, self.setting)
         bias = None if inputs.bias is None else inputs.bias.double()
         if inputs.finite is not None:
             bias = inputs.finite.double() if bias is None else bias + inputs.finite.double()
         if not self.setting.module and query.dim() < 4:
-            allowed, bias = _trim(allowed, query, case), _trim(bias, query, case)
+            allowed, bias = _trim(allowed, query), _trim(bias, query)
         return oracle.Problem(
             query, key, value, scale_of(self.setting.scale, case), allowed, bias, case.softcap,
             self.setting.empty_row, self.setting.no_keys,
         )  # fmt: skip
 
+    @cached_property
+    def _seen(self) -> tuple[tuple[Tensor, Tensor | None], ...]:
+        """Query, key and value as the heads see them, each with the error it carries by then."""
+        return tuple(self._heads(name) for name in ("query", "key", "value"))
+
     def _heads(self, name: str) -> tuple[Tensor, Tensor | None]:
-        """Return a tensor as the heads see it, and the error it carries by then."""
         tensor = getattr(self.inputs, name).double()
         case = self.inputs.case
         if not self.setting.module:
@@ -111,7 +115,7 @@ class Expectation:
         """Errors of the projected query, key and value; None for a kernel."""
         if not self.setting.module:
             return None
-        query, key, value = (self._heads(name)[1] for name in ("query", "key", "value"))
+        query, key, value = (error for _, error in self._seen)
         if query is None or key is None or value is None:
             return None
         return bounds.InputErrors(query, key, value)
@@ -160,6 +164,11 @@ class Expectation:
         """Which rows of the output (..., L, 1) no convention fixes; None if all are fixed."""
         if self.setting.empty_row != "unspecified" or not bool(self.truth.empty.any()):
             return None
+        return self.empty_rows
+
+    @cached_property
+    def empty_rows(self) -> Tensor:
+        """Which rows of the output (..., L, 1) have a head without a key."""
         return self.truth.empty.any(1) if self.setting.module else self.truth.empty
 
 
@@ -229,7 +238,7 @@ def _distance(queries: int, keys: int, alignment: str) -> Tensor:
     return torch.arange(queries)[:, None] + offset - torch.arange(keys)
 
 
-def _trim(tensor: Tensor | None, query: Tensor, case: Case) -> Tensor | None:
+def _trim(tensor: Tensor | None, query: Tensor) -> Tensor | None:
     """Drop leading axes of size 1 that the query does not have."""
     while tensor is not None and tensor.dim() > max(query.dim(), 2) and tensor.shape[0] == 1:
         tensor = tensor[0]

@@ -50,11 +50,10 @@ class Inputs:
     upstream: Tensor
     upstream_weights: Tensor
     parameters: Drawn | None
-    edits: tuple[str, ...] = ()
 
-    def changed(self, *edits: str, **tensors: Any) -> Inputs:
-        """Return a copy with other tensors; `edits` say in Python what was done."""
-        return replace(self, edits=self.edits + edits, **tensors)
+    def changed(self, **tensors: Any) -> Inputs:
+        """Return a copy with other tensors."""
+        return replace(self, **tensors)
 
     @property
     def sizes(self) -> dict[str, int]:

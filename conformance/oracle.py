@@ -20,7 +20,7 @@ class Problem:
 
     query (..., L, D), key (..., S, D), value (..., S, E); leading axes broadcast. `allowed` is boolean and `bias`
     float, both broadcast to (..., L, S); None means all and nothing. `softcap` c turns a scaled score s into
-    c * tanh(s / c) before bias and mask. `keep` holds the factors of dropout on the weights, or None.
+    c * tanh(s / c) before bias and mask.
     `empty_row` and `no_keys` are answers as in `Capabilities`.
     """
 

@@ -18,14 +18,11 @@ from .expectations import allowed_of, scale_of
 from .implementation import Implementation
 from .inputs import ROLES, Inputs, make, seed_of, shapes_of
 from .parameters import Layout, Slot
-from .subject import Subject
+from .subject import ORDERS, Subject, inverse
 from .trial import Trial
 
 MOST_NUMBERS = 2500
 """Tensors with more elements are not written out."""
-
-_ORDERS = {"BLHD": "(0, 2, 1, 3)", "LBHD": "(2, 0, 1, 3)", "LBE": "(1, 0, 2)"}
-_BACK = {"BLHD": "(0, 2, 1, 3)", "LBHD": "(1, 2, 0, 3)", "LBE": "(1, 0, 2)"}
 
 
 def script(trial: Trial, inputs: Inputs) -> list[str] | None:
@@ -113,7 +110,7 @@ def _source_of_lambda(call: object) -> list[str] | None:
 
 def _tensors(inputs: Inputs, module: bool) -> list[str] | None:
     case, dtype = inputs.case, torch_dtype(inputs.dtype)
-    if case.values in values.AFFINE and not inputs.edits and _is_drawn(inputs, module):
+    if case.values in values.AFFINE and _is_drawn(inputs, module):
         return _drawn(inputs, module)
     named = {name: getattr(inputs, name) for name in ("query", "key", "value")}
     if sum(tensor.numel() for tensor in named.values()) > MOST_NUMBERS:
@@ -215,7 +212,7 @@ def _view(slot: Slot) -> str:
 
 def _call(trial: Trial, inputs: Inputs) -> list[str]:
     own, subject = trial.capabilities, trial.subject
-    order = _ORDERS.get(own.layout)
+    order = ORDERS.get(own.layout)
     sent = [f"{name}.permute({order})" if order else name for name in ("query", "key", "value")]
     lines = []
     if trial.mode == "train" and own.gradient != "none":
@@ -230,7 +227,7 @@ def _call(trial: Trial, inputs: Inputs) -> list[str]:
     lines.append(f"with torch.set_grad_enabled({trial.mode == 'train'}):")
     lines.append(f"    result = {_invocation(subject, sent, delivered.mask is not None)}{options})")
     lines.append("output = result[0] if isinstance(result, (tuple, list)) else result")
-    return [*lines, f"output = output.permute({_BACK[own.layout]})"] if order else lines
+    return [*lines, f"output = output.permute({inverse(order)})"] if order else lines
 
 
 def _invocation(subject: Subject, sent: list[str], masked: bool) -> str:

@@ -57,11 +57,6 @@ class Rule:
         return self.id.split("-")[0]
 
 
-@dataclass(frozen=True)
-class _Mark:
-    rule: Rule
-
-
 def rule(
     identity: str,
     *,

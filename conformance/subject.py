@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from . import masks
 from .dtypes import torch_dtype
 from .edge import WrongResult, foreign
-from .expectations import Setting, is_causal
+from .expectations import Setting
 from .implementation import Implementation
 from .inputs import Inputs
 from .memory import place
@@ -22,7 +22,13 @@ from .parameters import Layout, recognise
 MODES = ("train", "eval")
 """`train`: gradients are recorded, modules are in train mode. `eval`: no_grad, modules are in eval mode."""
 
-_ORDERS: Mapping[str, tuple[int, ...]] = {"BLHD": (0, 2, 1, 3), "LBHD": (2, 0, 1, 3), "LBE": (1, 0, 2)}
+ORDERS: Mapping[str, tuple[int, ...]] = {"BLHD": (0, 2, 1, 3), "LBHD": (2, 0, 1, 3), "LBE": (1, 0, 2)}
+"""How the canonical axes are permuted for each layout that differs from them."""
+
+
+def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the permutation that undoes `order`."""
+    return tuple(order.index(axis) for axis in range(len(order)))
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,11 @@ class Subject:
 
     def in_mode(self, mode: str) -> Subject:
         """Return the same subject in another mode; modules are shared."""
-        other = Subject(self.implementation, self.dtype, mode)
+        return self.twin(mode=mode)
+
+    def twin(self, *, implementation: Implementation | None = None, mode: str | None = None) -> Subject:
+        """Return a subject of the same dtype that shares the modules, in another mode or under other capabilities."""
+        other = Subject(implementation or self.implementation, self.dtype, mode or self.mode)
         other._modules, other._layouts = self._modules, self._layouts
         return other
 
@@ -104,10 +114,14 @@ class Subject:
 
     def fresh(self, inputs: Inputs) -> nn.Module:
         """Return a new module that holds the parameters of the inputs."""
-        layout = self.layout(inputs)
-        module = self.build(inputs.case.heads * inputs.case.width, inputs.case.heads)
+        layout, module = self.layout(inputs), self.blank(inputs)
         if inputs.parameters is not None:
             layout.write(module, inputs.parameters)
+        return module
+
+    def blank(self, inputs: Inputs) -> nn.Module:
+        """Return a new module of the size that the inputs ask for, with the parameters of its own making."""
+        module = self.build(inputs.case.heads * inputs.case.width, inputs.case.heads)
         return module.train(self.mode == "train")
 
     def module(self, inputs: Inputs) -> nn.Module:
@@ -136,7 +150,7 @@ class Subject:
         return Delivered(made["query"], made["key"], made["value"], self.mask(inputs), options)
 
     def _place(self, tensor: Tensor, name: str, inputs: Inputs) -> Tensor:
-        order = _ORDERS.get(self.capabilities.layout)
+        order = ORDERS.get(self.capabilities.layout)
         how = inputs.case.memory if name in inputs.case.strided else "contiguous"
         if how == "expanded":
             # Over the batch, which is the first axis of the canonical layout only.
@@ -204,19 +218,15 @@ class Subject:
 
     def _result(self, returned: object, delivered: Delivered) -> Result:
         first, second = _split(returned)
-        order = _ORDERS.get(self.capabilities.layout)
+        order = ORDERS.get(self.capabilities.layout)
         if order is not None and first.dim() == len(order):
-            first = first.permute(tuple(order.index(axis) for axis in range(len(order))))
+            first = self.canonical(first)
         return Result(first, second, delivered)
 
     def canonical(self, tensor: Tensor) -> Tensor:
         """Return a delivered tensor (or its gradient) in canonical axes."""
-        order = _ORDERS.get(self.capabilities.layout)
-        return tensor if order is None else tensor.permute(tuple(order.index(axis) for axis in range(len(order))))
-
-    def causal_now(self, inputs: Inputs) -> bool:
-        """Say whether a call with these inputs is causal."""
-        return is_causal(inputs.case, self.capabilities.causal)
+        order = ORDERS.get(self.capabilities.layout)
+        return tensor if order is None else tensor.permute(inverse(order))
 
 
 def _split(returned: object) -> tuple[Tensor, Tensor | None]:

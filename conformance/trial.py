@@ -108,14 +108,6 @@ class Trial:
 
     # Gradients
 
-    def loss(self, result: Result, inputs: Inputs, through: str = "output") -> Tensor:
-        """Return sum(result * upstream)."""
-        if through == "output":
-            upstream = inputs.upstream.to(result.output.device)
-            return (result.output * upstream).sum()
-        second = self.weights(result, inputs)
-        return (second * inputs.upstream_weights.to(second.device)).sum()
-
     def backward(
         self, result: Result, wanted: Mapping[str, Tensor], inputs: Inputs, through: str = "output"
     ) -> dict[str, Tensor | None]:
@@ -174,9 +166,7 @@ class Trial:
         """Return a trial of the same case under other declared answers."""
         implementation = self.subject.implementation
         changed = replace(implementation, capabilities=replace(self.capabilities, **answers))
-        subject = Subject(changed, self.dtype, self.mode)
-        subject._modules, subject._layouts = self.subject._modules, self.subject._layouts
-        return Trial(subject, self.case)
+        return Trial(self.subject.twin(implementation=changed), self.case)
 
 
 def _copy(tensor: Tensor) -> Tensor:

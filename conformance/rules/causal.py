@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from ..cases import Case, Mask
-from ..conventions import ALL_KINDS
+from ..conventions import ALL_KINDS, TRIANGLES
 from ..rulebook import rule
 from ..trial import Trial
 
-OFFERED = {"causal": ("top-left", "bottom-right", "always top-left", "always bottom-right")}
+OFFERED = {"causal": TRIANGLES}
 
 SQUARE_CAUSAL = Case("causal, L = S", causal=True, queries=6, keys=6, value_width=8)
 

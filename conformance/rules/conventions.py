@@ -7,8 +7,6 @@ from ..conventions import CONVENTIONS, PLAIN, SQUARE_PLAIN, declaration, read
 from ..rulebook import rule
 from ..trial import Trial
 
-_ALWAYS = ("always top-left", "always bottom-right")
-
 
 def _settle(trial: Trial, capability: str) -> None:
     reading = read(trial, CONVENTIONS[capability])

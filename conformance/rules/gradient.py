@@ -8,7 +8,7 @@ from torch import Tensor
 from ..bounds import units
 from ..cases import EMPTY_ROW, MASKED, PER_HEAD, PLAIN, SMALL, SMALL_MASKED, SQUARE, Case, Mask, vary
 from ..comparing import Departure, NotApplicable, require_equal, require_finite
-from ..conventions import ALL_KINDS
+from ..conventions import ALL_KINDS, TRIANGLES
 from ..edge import foreign
 from ..expectations import Near
 from ..memory import place
@@ -93,7 +93,7 @@ def empty_rows_put_no_nan_into_gradients(trial: Trial) -> None:
         Case("causal gradient past a block", causal=True, batch=1, heads=2, queries=34, keys=34),
     ),
     modes=FORWARD,
-    needs={**DIFFERENTIABLE, "causal": ("top-left", "bottom-right", "always top-left", "always bottom-right")},
+    needs={**DIFFERENTIABLE, "causal": TRIANGLES},
 )
 def causal_gradients_agree(trial: Trial) -> None:
     """With causal the gradients agree, and no gradient flows from a row to a later key."""
@@ -294,9 +294,9 @@ def _exact_gradients(
     }
     if len(moved) == 1:
         moved = dict.fromkeys(INPUT_NAMES, moved["query"])
-        gradients = trial.expected_gradients(trial.inputs.changed("moved", **moved))
+        gradients = trial.expected_gradients(trial.inputs.changed(**moved))
         return {"query": sum((gradients[name].value for name in INPUT_NAMES), torch.zeros(()).double())}
-    gradients = trial.expected_gradients(trial.inputs.changed("moved", **moved))
+    gradients = trial.expected_gradients(trial.inputs.changed(**moved))
     return {name: gradients[name].value for name in INPUT_NAMES}
 
 

@@ -134,8 +134,7 @@ def _hidden(trial: Trial, inputs: Inputs) -> Tensor:
 
 def _comparable_rows(trial: Trial, inputs: Inputs) -> Tensor:
     """Return which rows of the output have a key, and were not changed as queries, with a last axis of 1."""
-    empty = trial.expectation().truth.empty
-    rows = ~(empty.any(1) if trial.is_module else empty)
+    rows = ~trial.expectation().empty_rows
     return rows & ~_hidden(trial, inputs) if trial.capabilities.inputs == "self" else rows
 
 

@@ -109,7 +109,7 @@ def state_dict_holds_everything(trial: Trial) -> None:
     subject, inputs = trial.subject, trial.inputs
     first = subject.fresh(inputs)
     expected = trial.subject.run(inputs, first).output
-    second = subject.build(inputs.case.heads * inputs.case.width, inputs.case.heads).train(trial.mode == "train")
+    second = subject.blank(inputs)
     buffer = io.BytesIO()
     torch.save(first.state_dict(), buffer)
     buffer.seek(0)
@@ -184,7 +184,7 @@ def module_follows_its_dtype(trial: Trial) -> None:
 def two_instances_are_independent(trial: Trial) -> None:
     """Two instances share no parameter, and a call of one does not change what the other returns."""
     subject, inputs = trial.subject, trial.inputs
-    first, second = subject.fresh(inputs), subject.build(inputs.case.heads * inputs.case.width, inputs.case.heads)
+    first, second = subject.fresh(inputs), subject.blank(inputs)
     places = {parameter.data_ptr() for parameter in first.parameters() if parameter.numel()}
     shared = [
         name for name, parameter in second.named_parameters() if parameter.data_ptr() in places and parameter.numel()
@@ -192,7 +192,7 @@ def two_instances_are_independent(trial: Trial) -> None:
     if shared:
         raise Departure(f"two instances share the parameter {shared[0]}", inputs=inputs)
     expected = subject.run(inputs, first).output.detach().clone()
-    subject.run(inputs, second.train(trial.mode == "train"))
+    subject.run(inputs, second)
     require_equal(
         what="output after a call of another instance",
         actual=subject.run(inputs, first).output,

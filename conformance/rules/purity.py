@@ -10,6 +10,7 @@ from torch import Tensor
 from ..cases import MASKED, PLAIN, SMALL, SMALL_MASKED, Case, Mask, vary
 from ..comparing import Departure, require_equal
 from ..dtypes import DTYPES
+from ..fitting import Excluded, fit
 from ..rulebook import rule
 from ..subject import Result, Subject
 from ..trial import Trial
@@ -99,8 +100,6 @@ def earlier_calls_leave_no_trace(trial: Trial) -> None:
 
 
 def _fitting(trial: Trial, cases: list[Case]) -> list[Case]:
-    from ..fitting import Excluded, fit
-
     fitted = [fit(case, trial.subject.implementation) for case in cases]
     return [case for case in fitted if not isinstance(case, Excluded)]
 

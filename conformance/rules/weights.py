@@ -6,8 +6,8 @@ import torch
 
 from ..bounds import rounds, units
 from ..cases import MASKED, PER_HEAD, PLAIN, Case, Mask
-from ..comparing import Departure, NotApplicable, require_equal, require_shape
-from ..conventions import ALL_KINDS, second_near
+from ..comparing import Departure, require_equal
+from ..conventions import ALL_KINDS, second_agrees
 from ..expectations import Near
 from ..rulebook import rule
 from ..trial import Trial
@@ -34,15 +34,7 @@ ANY_SECOND = {"second": ("optional weights", "weights", "averaged weights", "lse
 )
 def second_result_agrees_with_the_definition(trial: Trial) -> None:
     """The second result agrees with the definition for every size and mask."""
-    result = trial.run()
-    declared = trial.capabilities.second
-    if result.second is None:
-        if declared == "optional weights":
-            raise NotApplicable("second: no weights are returned")
-        raise Departure("no second result was returned", inputs=trial.inputs)
-    near = second_near(str(declared), trial.expectation())
-    require_shape(what="second result", actual=result.second, shape=tuple(near.value.shape), inputs=trial.inputs)
-    trial.near("second result", result.second, near)
+    second_agrees(trial)
 
 
 @rule(
