@@ -32,7 +32,7 @@ class Case:
     `leading` names the leading axes of a kernel's tensors: any of "", "B", "BH", "GBH". `kv_heads` is the number of
     key and value heads where it differs from `heads`. `values` names an entry of `values.FAMILIES`. `broadcast` lists tensors whose leading axes have size 1. `memory` is how
     the tensors in `strided` lie. `shared` is "qkv" or "kv" where one tensor object serves several arguments. Options
-    that are None are not passed.
+    that are None are not passed. `draw` is the seed of the run, which changes what every case draws.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Case:
     strided: tuple[str, ...] = ("query", "key", "value")
     shared: str = ""
     seed: int = 0
+    draw: int = 0
 
     @property
     def may_have_empty_rows(self) -> bool:

@@ -55,11 +55,15 @@ def command() -> None:
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="SECONDS",
     help="What one record may take.",
 )  # fmt: skip
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Draw other values."
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print the table only.")
 @click.option("-v", "--verbose", is_flag=True, help="Tell every failure in full.")
 def audit(
     targets: tuple[str, ...], thorough: bool, workers: int, file: str | None, label: str | None,
-    pairs: tuple[str, ...], select: tuple[str, ...], timeout: float, quiet: bool, verbose: bool,
+    pairs: tuple[str, ...], select: tuple[str, ...], timeout: float, seed: int, quiet: bool,
+    verbose: bool,
 ) -> int:  # fmt: skip
     """Judge TARGETs, each in a process of its own kind: a crash costs one implementation, not the run.
 
@@ -81,18 +85,17 @@ def audit(
     words = sorted(check_selection(word for entry in select for word in entry.split(",")))
     chosen = targets or DEFAULT_TARGETS
     tier = "thorough" if thorough else "default"
-    tasks = batches([(text, settings) for text in chosen], workers, tier=tier, select=tuple(words), timeout=timeout)
-    return _audit(tasks, chosen, file, label, tier, verbose - quiet)
+    how = {"tier": tier, "select": tuple(words), "seed": seed, "timeout": timeout}
+    tasks = batches([(text, settings) for text in chosen], workers, **how)
+    return _audit(tasks, chosen, _ResultFile(file, tier, label, seed), verbose - quiet)
 
 
-def _audit(
-    tasks: Sequence[Task], targets: Sequence[str], file: str | None, label: str | None, tier: str, verbosity: int
-) -> int:
+def _audit(tasks: Sequence[Task], targets: Sequence[str], file: _ResultFile, verbosity: int) -> int:
     from .report import terminal
 
     console, errors = terminal.make_console(), terminal.make_console(stderr=True)
     shown = terminal.progress(errors, quiet=verbosity < 0)
-    with _ResultFile(file, tier, label) as writer, shown as counter:
+    with file as writer, shown as counter:
         audited = _collect(tasks, writer, counter)
         if writer is not None:
             writer.close()
@@ -110,8 +113,8 @@ def _audit(
 class _ResultFile:
     """Opens the result file before anything runs, so that a bad path costs nothing; None without a path."""
 
-    def __init__(self, path: str | None, tier: str, label: str | None) -> None:
-        self._path, self._tier, self._label = path, tier, label
+    def __init__(self, path: str | None, tier: str, label: str | None, seed: int) -> None:
+        self._path, self._tier, self._label, self._seed = path, tier, label, seed
         self._file: Any = None
 
     def __enter__(self) -> Writer | None:
@@ -124,7 +127,7 @@ class _ResultFile:
             self._file = open(self._path, "w", encoding="ascii", newline="\n")
         except OSError as error:
             raise click.UsageError(f"--json {self._path}: {error.strerror}. Name a file that can be written.") from None
-        return Writer(self._file, header(self._tier, self._label))
+        return Writer(self._file, header(self._tier, self._label, self._seed))
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:

@@ -152,7 +152,7 @@ class RuleItem(pytest.Item):
             pytest.skip(self.reason)
         entry = self.owner.examination.deviation_for(self.key)
         if record.outcome is Outcome.DEVIATION and entry is not None:
-            self.reason = one_line(f"{entry.reason} ({entry.link})" if entry.link else entry.reason)
+            self.reason = one_line(entry.told)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the story alone, located in the test module; anything else is shown as usual."""

@@ -27,6 +27,17 @@ class Raised(ConformanceError):
         super().__init__(f"it raised {self.kind}: {_shortened(self.text)}{self.where}")
 
 
+class Unreadable(ConformanceError):
+    """What the implementation returned made a rule itself fail when it was looked at."""
+
+    def __init__(self, original: BaseException) -> None:
+        frames = traceback.extract_tb(original.__traceback__)
+        own = [frame for frame in frames if frame.filename.startswith(_OWN)] or list(frames)
+        place = f" at {own[-1].filename.rsplit('/', 1)[-1]}:{own[-1].lineno}" if own else ""
+        told = f"{safe(type(original).__name__)}: {_shortened(safe(_message(original)))}"
+        super().__init__(f"what it returned made this rule fail{place} with {told}")
+
+
 class WrongResult(ConformanceError):
     """The implementation returned something that holds no output tensor."""
 
@@ -91,30 +102,35 @@ def telling_interrupts_apart() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Say whether an exception is a real Ctrl-C, which ends the run."""
+    return isinstance(error, KeyboardInterrupt) and _interrupt.asked
+
+
 def foreign(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Call foreign code. Raises Raised for everything it raises, SystemExit and pytest's outcomes included."""
     try:
         return function(*args, **kwargs)
-    except KeyboardInterrupt as interrupt:
-        if _interrupt.asked:
-            raise
-        raise Raised(interrupt) from interrupt
     except BaseException as original:
+        if is_interrupt(original):
+            raise
         raise Raised(original) from original
 
 
 @contextmanager
 def process_state_kept() -> Iterator[None]:
-    """Put back what foreign code may have changed for the process: dtype, grad mode, threads, precision, random state."""
+    """Put back what foreign code may have changed for the process: dtype, device, grad mode, threads, randomness."""
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    deterministic = torch.are_deterministic_algorithms_enabled()
+    deterministic, device = torch.are_deterministic_algorithms_enabled(), torch.get_default_device()
     own, drawn = torch.get_rng_state(), random.getstate()
     try:
         yield
     finally:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(grad)
+        if torch.get_default_device() != device:
+            torch.set_default_device(device)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         if torch.get_float32_matmul_precision() != precision:

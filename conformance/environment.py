@@ -22,7 +22,7 @@ from .rulebook import catalogue
 from .version import __version__
 
 
-def header(tier: str, label: str | None) -> Header:
+def header(tier: str, label: str | None, seed: int = 0) -> Header:
     """Return the header of a run that starts now."""
     python = platform.python_version()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
@@ -36,7 +36,7 @@ def header(tier: str, label: str | None) -> Header:
         device=device,
         python=python,
         platform=platform.platform(),
-        seed=0,
+        seed=seed,
         environment=f"python{short}-torch{torch.__version__}-{machine}-{device}".replace(" ", "_").lower(),
         label=None if label is None else safe(label),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),

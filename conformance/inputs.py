@@ -63,8 +63,13 @@ class Inputs:
 
 
 def seed_of(case: Case) -> int:
-    """Return the seed of a case: its own and a checksum of its name, so that no two cases share tensors."""
-    return (zlib.crc32(case.name.encode()) + 7919 * case.seed) % 2**31
+    """Return the seed of a case: its own, the run's, and a checksum of its name, so that no two share tensors."""
+    return (zlib.crc32(case.name.encode()) + 7919 * case.seed + 104_729 * case.draw) % 2**31
+
+
+def parameter_seed(case: Case) -> int:
+    """Return the seed of a module's parameters, the same for every case of these heads in one run."""
+    return (case.heads * 1000 + case.width + 104_729 * case.draw) % 2**31
 
 
 def shapes_of(case: Case, module: bool) -> values.Shapes:
@@ -101,7 +106,8 @@ def make(case: Case, module: bool, dtype: str) -> Inputs:
     upstream = _normal((*lead, case.queries, shapes.value[-1]), generator)
     weight_lead = (case.batch, case.heads) if module else lead
     upstream_weights = _normal((*weight_lead, case.queries, case.keys), generator)
-    parameters = _parameters(case.heads, case.width, case.values in values.AS_THEY_ARE, dtype) if module else None
+    identity = case.values in values.AS_THEY_ARE
+    parameters = _parameters(case.heads, case.width, parameter_seed(case), identity, dtype) if module else None
     return Inputs(
         case, dtype, query, key, value, allowed, finite, bias,
         _rounded(upstream, dtype), _rounded(upstream_weights, dtype), parameters,
@@ -146,9 +152,9 @@ def _rounded(tensor: Tensor, dtype: str) -> Tensor:
 
 
 @lru_cache(maxsize=256)
-def _parameters(heads: int, width: int, identity: bool, dtype: str) -> Drawn:
+def _parameters(heads: int, width: int, seed: int, identity: bool, dtype: str) -> Drawn:
     """Return the parameters for a module of these heads, the same for every case of theirs."""
-    model, generator = heads * width, torch.Generator().manual_seed(heads * 1000 + width)
+    model, generator = heads * width, torch.Generator().manual_seed(seed)
     if identity:
         full = {role: torch.eye(model, dtype=torch.float64) for role in ROLES}
         head = {role: torch.eye(width, dtype=torch.float64) for role in ROLES}

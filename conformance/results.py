@@ -37,7 +37,7 @@ T = TypeVar("T")
 class Header:
     """Which suite ran where. `catalogue` is a digest over ids and sentences of the rules, `environment` names what
     results depend on and is part of every key across files, as is `label`, which the user chooses (a tox
-    environment, say); `seed` is the seed of what is searched at random; `started` is UTC, ISO 8601."""
+    environment, say); `seed` the one that shifts what every case draws; `started` is UTC, ISO 8601."""
 
     version: str
     catalogue: str

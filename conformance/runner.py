@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import torch
 
 from . import story
+from .cases import Case
 from .comparing import Departure, NotApplicable
 from .deviations import Deviation
-from .edge import process_state_kept, telling_interrupts_apart
+from .diagnosis import Diagnostician
+from .edge import Unreadable, is_interrupt, process_state_kept, telling_interrupts_apart
+from .errors import nearest
 from .implementation import Implementation, describe
 from .records import Key, Outcome, Record, Verdict
-from .rulebook import Rule, catalogue, get_rule
+from .rulebook import RETIRED, Rule, catalogue, get_rule
 from .selection import fitted_cases, plan, ruled_out
 from .subject import Subject, has_two_modes
 from .trial import Trial
 
 
 class Examination:
-    """The records of one implementation, each made once. Smoke and convention rules are run before what needs them."""
+    """The records of one implementation, each made once. Smoke and convention rules are run before what needs them.
 
-    def __init__(self, implementation: Implementation, *, name: str | None = None, gated: bool = True) -> None:
+    `seed` changes what every case draws; verdicts do not depend on it.
+    """
+
+    def __init__(
+        self, implementation: Implementation, *, name: str | None = None, gated: bool = True, seed: int = 0
+    ) -> None:
         self.implementation = implementation
         self.name = name or implementation.label
         self.gated = gated
+        self.seed = seed
         self._records: dict[Key, Record] = {}
         self._blocking: dict[Key, str] = {}
         self._subjects: dict[str, Subject] = {}
+        self._diagnostician = Diagnostician()
 
     def run_one(self, rule: Rule, dtype: str | None) -> Record:
         """Return the record of a rule in a dtype."""
@@ -56,8 +67,20 @@ class Examination:
         blocked = self._blocked(rule, working) if self.gated else None
         if blocked is not None:
             return self._record(rule, dtype, Outcome.NOT_RUN, blocked)
+        if self.seed:
+            cases = [replace(case, draw=self.seed) for case in cases]
         with telling_interrupts_apart(), process_state_kept():
+            return self._guarded(rule, dtype, working, cases)
+
+    def _guarded(self, rule: Rule, dtype: str | None, working: str, cases: list[Case]) -> Record:
+        """Run the rule; whatever escapes from it, or from telling its story, is told as an error of the result."""
+        try:
             return self._run(rule, dtype, working, cases)
+        except BaseException as error:  # what came back may raise anything when it is looked at
+            if is_interrupt(error):
+                raise
+            text = f"{rule.sentence}\n  seen      {Unreadable(error)}"
+            return self._record(rule, dtype, Outcome.ERROR, text)
 
     def _blocked(self, rule: Rule, dtype: str) -> str | None:
         """Return why a rule cannot say anything: a smoke rule or a convention that it depends on failed."""
@@ -80,7 +103,7 @@ class Examination:
         subject = self._subjects[dtype]
         return subject if mode == "train" else subject.in_mode(mode)
 
-    def _run(self, rule: Rule, dtype: str | None, working: str, cases: list[Any]) -> Record:
+    def _run(self, rule: Rule, dtype: str | None, working: str, cases: list[Case]) -> Record:
         worst: float | None = None
         skipped: list[str] = []
         modes = rule.modes if has_two_modes(self.implementation) else rule.modes[-1:]
@@ -95,7 +118,13 @@ class Examination:
                 except Departure as departure:
                     return self._failed(rule, dtype, trial, departure)
                 except story.FOREIGN as error:
-                    text = story.of_error(rule, trial, error)
+                    diagnosis = self._diagnostician.of_error(rule, error)
+                    text = story.of_error(rule, trial, error, diagnosis)
+                    return self._record(rule, dtype, Outcome.ERROR, text, case=case.name, diagnosis=diagnosis)
+                except BaseException as error:  # what came back may raise anything when it is looked at
+                    if is_interrupt(error):
+                        raise
+                    text = story.of_error(rule, trial, Unreadable(error))
                     return self._record(rule, dtype, Outcome.ERROR, text, case=case.name)
                 if trial.ratio is not None:
                     worst = trial.ratio if worst is None else max(worst, trial.ratio)
@@ -107,18 +136,30 @@ class Examination:
         if departure.blocks:
             advice = f"; declare {departure.declare}" if departure.declare else ""
             self._blocking[Key(rule.id, dtype)] = advice
-        diagnosis = (f"declare {departure.declare}",) if departure.declare else ()
-        text = story.of_departure(rule, trial, departure)
+        diagnosis, needed = self._diagnosed(rule, trial, departure)
+        text = story.of_departure(rule, trial, departure, diagnosis, needed)
         return self._record(
             rule, dtype, Outcome.FAILED, text, case=trial.case.name, ratio=departure.ratio, diagnosis=diagnosis
         )
+
+    def _diagnosed(
+        self, rule: Rule, trial: Trial, departure: Departure
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return which known faults explain a departure and, where none does, what it needs to show."""
+        try:
+            diagnosis = self._diagnostician.of_departure(rule, trial, departure)
+            return diagnosis, () if diagnosis else self._diagnostician.narrowed(rule, trial)
+        except BaseException as error:  # the implementation is called again, and what comes back is looked at
+            if is_interrupt(error):
+                raise
+            return (), ()
 
     def _deviating(self, record: Record, seconds: float) -> Record:
         outcome, message = record.outcome, record.message
         if outcome in (Outcome.FAILED, Outcome.ERROR):
             entry = self.deviation_for(record.key)
             if entry is not None:
-                outcome, message = Outcome.DEVIATION, f"{entry.reason}\n{message}"
+                outcome, message = Outcome.DEVIATION, f"{entry.told}\n{message}"
         return Record(
             record.implementation, record.rule, record.dtype, record.case, outcome, message, record.ratio,
             record.diagnosis, seconds,
@@ -151,16 +192,17 @@ def check(
     *,
     tier: str = "default",
     select: Iterable[str] = (),
+    seed: int = 0,
     name: str | None = None,
     **declared: Any,
 ) -> Iterator[Record]:
     """Judge one implementation in this process and yield its records as they come.
 
     `target` is what `register` returned, or anything that `register` takes, with its keywords. `tier` is `default` or
-    `thorough`; `select` names rules, families or dtypes.
+    `thorough`; `select` names rules, families or dtypes; another `seed` draws other values for every case.
     """
     implementation = target if isinstance(target, Implementation) else describe(target, **declared)
-    examined = Examination(implementation, name=name)
+    examined = Examination(implementation, name=name, seed=seed)
     for key in plan(implementation, tier=tier, select=select):
         yield examined.run_one(get_rule(key.rule), key.dtype)
 
@@ -181,14 +223,21 @@ def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdic
 def stale(name: str, device: str, deviations: Iterable[Deviation], records: Iterable[Record]) -> list[str]:
     """Return a sentence for each deviation of a full run that names no rule, or under which nothing departs any more.
 
-    `records` are all those of the implementation called `name`; an entry that no record falls under is left alone.
+    `records` are all those of the implementation called `name`. An entry that no record falls under is left alone, and
+    so is one whose rule could not be run.
     """
     records = list(records)
     found = []
     for entry in deviations:
         hits = [r for r in records if r.rule == entry.rule and entry.applies(r.dtype, device, torch.__version__)]
         if entry.rule not in catalogue():
-            found.append(f"{name}: Deviation({entry.rule!r}) names no rule of the catalogue; remove it")
-        elif hits and all(r.outcome is Outcome.PASSED for r in hits):
-            found.append(f"{name}: nothing departs from {entry.rule} any more; remove Deviation({entry.rule!r}, ...)")
+            found.append(
+                f"{name}: Deviation({entry.rule!r}) names no rule of the catalogue{_instead(entry)}; remove it"
+            )
+        elif hits and all(r.outcome in (Outcome.PASSED, Outcome.NOT_APPLICABLE) for r in hits):
+            found.append(f"{name}: nothing departs from {entry.rule} any more; remove {entry.written}")
     return found
+
+
+def _instead(entry: Deviation) -> str:
+    return " any more" if entry.rule in RETIRED else nearest(entry.rule, catalogue()).removesuffix("?")

@@ -223,6 +223,11 @@ class Subject:
             first = self.canonical(first)
         return Result(first, second, delivered)
 
+    def canonically(self, delivered: Delivered) -> Delivered:
+        """Return the delivered inputs in canonical axes, as they lie in memory."""
+        query, key, value = map(self.canonical, (delivered.query, delivered.key, delivered.value))
+        return replace(delivered, query=query, key=key, value=value)
+
     def canonical(self, tensor: Tensor) -> Tensor:
         """Return a delivered tensor (or its gradient) in canonical axes."""
         order = ORDERS.get(self.capabilities.layout)

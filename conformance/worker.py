@@ -13,16 +13,10 @@ import json
 import os
 import sys
 import threading
-import time
-import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
-
-if TYPE_CHECKING:
-    from .records import Key, Record
-    from .runner import Examination
+from typing import Any, BinaryIO
 
 
 class Channel:
@@ -102,18 +96,19 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
     """Send an implementation, its plan, a start and a record for every key, and the verdict."""
     from .environment import described
     from .results import described_line, record_line
+    from .rulebook import get_rule
     from .runner import Examination, stale, verdict
     from .selection import plan
 
     keys = plan(loaded.implementation, tier=task["tier"], select=task["select"])
     channel.line(described_line(described(loaded)))
     channel.send("plan", implementation=loaded.name, keys=[[key.rule, key.dtype] for key in keys])
-    examination = Examination(loaded.implementation, name=loaded.name)
+    examination = Examination(loaded.implementation, name=loaded.name, seed=task["seed"])
     records = []
     for key in keys:
         channel.send("start", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
         channel.arm(task["timeout"])
-        records.append(_record(examination, key))
+        records.append(examination.run_one(get_rule(key.rule), key.dtype))
         channel.line(record_line(records[-1]))
     whole = not task["select"]
     channel.send(
@@ -124,24 +119,6 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
         if whole
         else [],
     )
-
-
-def _record(examination: Examination, key: Key) -> Record:
-    from .edge import Raised
-    from .records import Outcome, Record
-    from .rulebook import get_rule
-
-    rule = get_rule(key.rule)
-    started = time.perf_counter()
-    try:
-        return examination.run_one(rule, key.dtype)
-    except BaseException as error:  # noqa: BLE001 - what it returned may raise anything when it is looked at
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(frame.filename).name}:{frame.lineno}"
-        what = f"{Raised(error).kind}: {Raised(error).text}"
-        message = f"{rule.sentence}\n  seen      what it returned made this rule fail at {place} with {what}"
-        seconds = time.perf_counter() - started
-        return Record(examination.name, key.rule, key.dtype, None, Outcome.ERROR, message, None, (), seconds)
 
 
 @contextmanager

@@ -52,6 +52,7 @@ class Task:
     targets: tuple[tuple[str, Mapping[str, Any]], ...]
     tier: str = "default"
     select: tuple[str, ...] = ()
+    seed: int = 0
     timeout: float = TIMEOUT
     folder: str = field(default_factory=os.getcwd)
     threads: int | None = None
@@ -108,7 +109,7 @@ class _Batch:
     def _order(self) -> Line:
         task = self.task
         targets = [{"text": each.text, "settings": each.settings, "skip": sorted(each.done)} for each in self.pending]
-        order = {"targets": targets, "tier": task.tier, "select": list(task.select)}
+        order = {"targets": targets, "tier": task.tier, "select": list(task.select), "seed": task.seed}
         return {**order, "timeout": task.timeout, "folder": task.folder}
 
     def _listen(self, child: Child) -> None:
@@ -295,13 +296,14 @@ def audit_many(
     workers: int = 1,
     tier: str = "default",
     select: Iterable[str] = (),
+    seed: int = 0,
     timeout: float = TIMEOUT,
 ) -> Iterator[Audited]:
     """Judge targets, each given as text or as (text, keywords of `register`), and yield each as it is finished.
 
     They are dealt out to `workers` tasks; each task runs in its own child process. With an `executor` (of
     `concurrent.futures`, or anything with its `submit`) the tasks run there, and each starts its child there. A
-    record may take `timeout` seconds. A target that cannot be loaded comes as `loaded == False`.
+    record may take `timeout` seconds; another `seed` draws other values for every case. A target that cannot be loaded comes as `loaded == False`.
 
     Raises UnknownRule for a selection that selects nothing, WorkerFailed if no child starts.
     """
@@ -309,5 +311,5 @@ def audit_many(
 
     pairs = [(target, {}) if isinstance(target, str) else target for target in targets]
     chosen = tuple(sorted(check_selection(select)))
-    tasks = batches(pairs, workers, tier=tier, select=chosen, timeout=timeout)
+    tasks = batches(pairs, workers, tier=tier, select=chosen, seed=seed, timeout=timeout)
     yield from gather(lines(tasks, executor))

@@ -1,0 +1,26 @@
+"""Known faults as data, one file per place of the fault. `diagnosis` reads these tables, and nothing else does."""
+
+from __future__ import annotations
+
+from . import backward, masking, projections, reading, results, scores, softmax
+from .fault import Fault, Told
+from .told import HINTS, RAISED, TOLD
+
+FORWARD: tuple[Fault, ...] = (
+    *projections.FAULTS,
+    *scores.FAULTS,
+    *masking.FAULTS,
+    *reading.FAULTS,
+    *softmax.FAULTS,
+)
+"""What shows in the output, the commonest first."""
+
+BACKWARD: tuple[Fault, ...] = (*masking.GRADIENT, *backward.FAULTS)
+"""What shows in gradients only."""
+
+SECOND: tuple[Fault, ...] = results.FAULTS
+"""What shows in the second result only."""
+
+FAULTS = (*FORWARD, *BACKWARD, *SECOND)
+
+__all__ = ["BACKWARD", "FAULTS", "FORWARD", "HINTS", "RAISED", "SECOND", "TOLD", "Fault", "Told"]
