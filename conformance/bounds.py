@@ -186,6 +186,46 @@ def backward(
     at_top = truth.allowed & (truth.scores == _largest(truth))
     scores = scores + at_top * scores.sum(-1, keepdim=True)
 
+    query, key = _through_products(problem, allowed, gradients, scores, unit, carried)
+    return Gradients(unit.slack * query, unit.slack * key, unit.slack * value, unit.slack * scores)
+
+
+def backward_logsumexp(
+    problem: Problem,
+    truth: Truth,
+    gradients: Gradients,
+    upstream: Tensor,
+    unit: Units,
+    *,
+    carried: InputErrors | None = None,
+) -> Gradients:
+    """Return the allowance of the gradients of a logsumexp, upstream (..., L, 1).
+
+    The weights may be a softmax of their own or exp(score - logsumexp), whose exponent rounds as both of them do.
+    """
+    allowed = _unslack(forward(problem, truth, unit, carried=carried), unit)
+    live = truth.allowed & ~truth.empty
+    exponent = torch.where(live, (truth.scores - _finite(truth.logsumexp)).abs(), 0.0)
+    relative = allowed.scores + allowed.logsumexp + 2 * unit.scores * exponent
+    relative = torch.expm1(torch.where(live, relative, 0.0).clamp(max=50.0)) + 8 * max(unit.output, unit.scores)
+    scores = upstream.abs() * (truth.weights * relative + allowed.weights) + unit.smallest
+    scores = torch.where(live, scores, 0.0)
+    at_top = truth.allowed & (truth.scores == _largest(truth))
+    scores = scores + at_top * scores.sum(-1, keepdim=True)
+    query, key = _through_products(problem, allowed, gradients, scores, unit, carried)
+    value = torch.full_like(gradients.value, unit.smallest)
+    return Gradients(unit.slack * query, unit.slack * key, value, unit.slack * scores)
+
+
+def _through_products(
+    problem: Problem,
+    allowed: Allowed,
+    gradients: Gradients,
+    scores: Tensor,
+    unit: Units,
+    carried: InputErrors | None,
+) -> tuple[Tensor, Tensor]:
+    """Return the errors of the gradients of query and key, given the error `scores` of those of the scores."""
     slope = cap_slope(problem)
     scale, cap = abs(problem.scale), slope if isinstance(slope, Tensor) else torch.ones(())
     inner, exact = scores * cap.abs().double(), (gradients.scores * cap).abs()
@@ -194,8 +234,7 @@ def backward(
     of_key, of_query = (None, None) if carried is None else (carried.key, carried.query)
     query = _product_error(inner, exact, problem.key, gradients.query, scale, unit, of_key)
     inner, exact = inner.transpose(-2, -1), exact.transpose(-2, -1)
-    key = _product_error(inner, exact, problem.query, gradients.key, scale, unit, of_query)
-    return Gradients(unit.slack * query, unit.slack * key, unit.slack * value, unit.slack * scores)
+    return query, _product_error(inner, exact, problem.query, gradients.key, scale, unit, of_query)
 
 
 def _unslack(allowed: Allowed, unit: Units) -> Allowed:

@@ -10,9 +10,10 @@ from typing import Any
 class Mask:
     """A mask by its content, its axes and the forms in which it may be delivered.
 
-    `content` names an entry of `masks.CONTENTS`. `axes` is the shape in letters (B, H, L, S and 1), without leading
+    `content` names an entry of `masks.CONTENTS`. `axes` is the shape in letters (G, B, H, L, S and 1), without leading
     axes that a mask leaves out. `forms` are kinds in order of preference, the first that is accepted is used.
-    `numbers` says how true and false are written in a number mask: `int` (1, 0), `float` (1.0, 0.0),
+    `numbers` says how true and false are written in a number mask: `int` (1, 0), `float` (1.0, 0.0), `bytes`, `int8`,
+    `int32`, `fp32`, `fp64` (1 and 0 in that dtype whatever the inputs have),
     `odd` (2, -1, 256 and 0), `fractions` (0.25, -2, 1.5 and 0).
     `finite` adds finite values to an additive mask. `memory` is `contiguous`, `expanded`, `transposed` or `sliced`.
     """

@@ -41,6 +41,7 @@ SQUARE_PLAIN = Case("plain, lengths equal", queries=6, keys=6, value_width=8)
 ONE_MASK = Case("random mask per row", mask=Mask("random", "LS", ("bool", "number")))
 ROW = Case("second row empty", mask=Mask("empty row", "LS", ALL_KINDS))
 ROW_PADDING = Case("last batch element empty", mask=Mask("empty row", "B11S", ALL_KINDS))
+ROW_LENGTHS = Case("last length 0", batch=3, mask=Mask("empty padding", "B11S", ("lengths",)))
 NO_KEYS = Case("no keys", keys=0)
 CAUSAL_WIDE = Case("causal, L < S", causal=True)
 CAUSAL_TALL = Case("causal, L > S", causal=True, queries=7, keys=5)
@@ -183,7 +184,7 @@ CONVENTIONS: Mapping[str, Convention] = {
         Convention("mask_means", "What does a true element of the mask mean?", ("attend", "hide"), (ONE_MASK,), agrees),
         Convention(
             "empty_row", "What does a row return that may attend to nothing?", ("uniform", "zeros", "nan", "error"),
-            (ROW, ROW_PADDING), empty_rows_agree,
+            (ROW, ROW_PADDING, ROW_LENGTHS), empty_rows_agree,
         ),
         Convention(
             "no_keys", "What is returned for an empty list of keys?", ("zeros", "nan", "error"), (NO_KEYS,), no_keys_agree,

@@ -127,7 +127,8 @@ class Expectation:
 
     @cached_property
     def _forward(self) -> bounds.Allowed:
-        exact = self.inputs.case.values in EXACT_SCORES and math.log2(abs(self.problem.scale)).is_integer()
+        scale = abs(self.problem.scale)
+        exact = self.inputs.case.values in EXACT_SCORES and (scale == 0 or math.log2(scale).is_integer())
         return bounds.forward(self.problem, self.truth, self._unit, carried=self.carried, exact_scores=exact)
 
     @cached_property

@@ -12,23 +12,43 @@ from . import bounds, oracle
 from .cases import Case
 from .dtypes import SMALLEST, UNIT_ROUNDOFF
 from .expectations import Expectation, Near, Setting, expect, merge_heads, split_heads
+from .inputs import Inputs
+
+LOG2_E = 1.4426950408889634
 
 
 def expected_gradients(expectation: Expectation, through: str = "output") -> Mapping[str, Near]:
     """Return the gradients by name: `query`, `key`, `value`, `bias`, and for modules `query.weight` and so on.
 
-    `through` says which result the loss is taken of: `output`, `weights` or `logsumexp`, multiplied by the
-    upstream gradient of the inputs and summed.
+    `through` says of which result the loss is taken, multiplied by the upstream gradient and summed: `output` or a
+    kind of second result (`weights`, `averaged weights`, `lse`, `lse2`), or several of them joined by ` and `.
     """
-    if expectation.setting.module:
-        return _module(expectation, through)
-    return _kernel(expectation, through)
+    total: dict[str, Near] = {}
+    for part in through.split(" and "):
+        found = _module(expectation, part) if expectation.setting.module else _kernel(expectation, part)
+        for name, near in found.items():
+            total[name] = _added(total[name], near) if name in total else near
+    return total
 
 
 @lru_cache(maxsize=4096)
 def expect_gradients(case: Case, setting: Setting, dtype: str, through: str = "output") -> Mapping[str, Near]:
     """Return the gradients of a case, shared between implementations of the same conventions."""
     return expected_gradients(expect(case, setting, dtype), through)
+
+
+def upstream_of(inputs: Inputs, part: str) -> Tensor:
+    """Return the upstream gradient of the output or of a kind of second result, in the shape of that result."""
+    if part == "output":
+        return inputs.upstream
+    if part == "averaged weights":
+        return inputs.upstream_weights[..., 0, :, :]
+    return inputs.upstream_weights[..., 0] if part in ("lse", "lse2") else inputs.upstream_weights
+
+
+def _added(first: Near, second: Near) -> Near:
+    """The gradient of a sum. Each allowance holds a relative rounding, which covers that of the sum."""
+    return Near(first.value + second.value, first.allowed + second.allowed)
 
 
 def _solved(expectation: Expectation, upstream: bounds.Upstream) -> tuple[oracle.Gradients, oracle.Gradients]:
@@ -38,17 +58,43 @@ def _solved(expectation: Expectation, upstream: bounds.Upstream) -> tuple[oracle
     return gradients, allowed
 
 
-def _upstream(expectation: Expectation, through: str) -> bounds.Upstream:
-    inputs = expectation.inputs
+def _solved_logsumexp(expectation: Expectation, upstream: Tensor) -> tuple[oracle.Gradients, oracle.Gradients]:
+    problem, truth, unit = expectation.problem, expectation.truth, expectation._unit
+    gradients = oracle.differentiate_logsumexp(problem, truth, upstream)
+    allowed = bounds.backward_logsumexp(problem, truth, gradients, upstream, unit, carried=expectation.carried)
+    return gradients, allowed
+
+
+def _solved_part(expectation: Expectation, part: str) -> tuple[oracle.Gradients, oracle.Gradients]:
+    """Return the gradients of query, key, value and scores through one result, and their allowances."""
     output = torch.zeros_like(expectation.truth.output)
-    if through == "weights":
-        return bounds.Upstream(output, inputs.upstream_weights.double())
-    return bounds.Upstream(inputs.upstream.double())
+    upstream = upstream_of(expectation.inputs, part).double()
+    if part == "output":
+        return _solved(expectation, bounds.Upstream(upstream))
+    if part in ("lse", "lse2"):
+        return _solved_logsumexp(expectation, upstream.unsqueeze(-1) * (LOG2_E if part == "lse2" else 1.0))
+    if part == "weights":
+        return _solved(expectation, bounds.Upstream(output, upstream))
+    spread = (upstream / expectation.truth.weights.shape[-3]).unsqueeze(-3).expand_as(expectation.truth.weights)
+    gradients, allowed = _solved(expectation, bounds.Upstream(output, spread))
+    # Division by the number of heads rounds once more before the softmax is passed.
+    rounding = 2 * UNIT_ROUNDOFF[expectation.inputs.dtype] * spread.abs()
+    return gradients, _with_error_of_weights(expectation, allowed, rounding)
 
 
-def _kernel(expectation: Expectation, through: str) -> Mapping[str, Near]:
+def _with_error_of_weights(expectation: Expectation, allowed: oracle.Gradients, error: Tensor) -> oracle.Gradients:
+    """Add what an error of the gradient that reaches the weights makes of the others."""
+    problem, weights = expectation.problem, expectation.truth.weights
+    scores = weights * (error + (weights * error).sum(-1, keepdim=True))
+    inner = scores * abs(problem.scale)
+    query = allowed.query + inner @ problem.key.abs()
+    key = allowed.key + inner.transpose(-2, -1) @ problem.query.abs()
+    return oracle.Gradients(query, key, allowed.value, allowed.scores + scores)
+
+
+def _kernel(expectation: Expectation, part: str) -> Mapping[str, Near]:
     inputs = expectation.inputs
-    gradients, allowed = _solved(expectation, _upstream(expectation, through))
+    gradients, allowed = _solved_part(expectation, part)
     result = {}
     for name in ("query", "key", "value"):
         shape = getattr(inputs, name).shape
@@ -72,18 +118,18 @@ def _widened(near: Near, dtype: str) -> Near:
     return Near(near.value, near.allowed + 2 * UNIT_ROUNDOFF[dtype] * near.value.abs())
 
 
-def _module(expectation: Expectation, through: str) -> Mapping[str, Near]:
+def _module(expectation: Expectation, part: str) -> Mapping[str, Near]:
     inputs, unit, heads = expectation.inputs, expectation._unit, expectation.inputs.case.heads
     result: dict[str, Near] = {}
-    if through == "output":
+    if part == "output":
         g = inputs.upstream.double()
         merged = merge_heads(expectation.truth.output)
         merged_error = merge_heads(expectation._forward.output) / unit.slack
         reaching = _through_linear(expectation, "output", Near(g, torch.zeros_like(g)), merged, merged_error, result)
         upstream = bounds.Upstream(split_heads(reaching.value, heads), None, split_heads(reaching.allowed, heads))
+        gradients, allowed = _solved(expectation, upstream)
     else:
-        upstream = _upstream(expectation, through)
-    gradients, allowed = _solved(expectation, upstream)
+        gradients, allowed = _solved_part(expectation, part)
     for role in ("query", "key", "value"):
         near = Near(merge_heads(getattr(gradients, role)), merge_heads(getattr(allowed, role)) / unit.slack)
         source = getattr(inputs, role).double()

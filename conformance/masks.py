@@ -12,6 +12,9 @@ from .cases import Mask
 
 Sizes = Mapping[str, int]
 
+GROUPS = 3
+"""Size of G, the axis in front of B in inputs of five axes."""
+
 
 def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Each key is allowed with probability 0.6, and every row keeps at least one."""
@@ -77,6 +80,29 @@ def _tail_hidden(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return (torch.arange(shape[-1]) < max(1, shape[-1] - 3)).expand(shape).clone()
 
 
+def _empty_padding(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """As padding, and the last batch element keeps no key."""
+    allowed = _padding(shape, generator)
+    if shape[0]:
+        allowed[-1] = False
+    return allowed
+
+
+def _empty_or_all(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Batch elements keep every key and none in turn."""
+    return (torch.arange(shape[0]) % 2 == 0)[:, None, None, None].expand(shape).clone()
+
+
+def _first_only(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return (torch.arange(shape[-1]) == 0).expand(shape).clone()
+
+
+def _documents(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Three documents lie end to end, and rows see the keys of their own only."""
+    rows, keys = (torch.arange(size) * 3 // max(size, 1) for size in shape[-2:])
+    return (rows[:, None] == keys).expand(shape).clone()
+
+
 def _last_only(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return (torch.arange(shape[-1]) == shape[-1] - 1).expand(shape).clone()
 
@@ -92,17 +118,24 @@ CONTENTS: Mapping[str, Callable[[tuple[int, ...], torch.Generator], Tensor]] = {
     "empty everywhere": _empty_all,
     "tail hidden": _tail_hidden,
     "last key only": _last_only,
+    "first key only": _first_only,
+    "empty padding": _empty_padding,
+    "empty or all": _empty_or_all,
+    "documents": _documents,
     "islands": _islands,
     "last three": _late,
 }
 
 
 def draw(mask: Mask, sizes: Sizes, generator: torch.Generator) -> Tensor:
-    """Return the content as boolean (b, h, l, s), True = attend, with size 1 for axes that the mask leaves out."""
+    """Return the content as boolean (b, h, l, s), True = attend, with size 1 for axes that the mask leaves out.
+
+    A mask with the axis G, for inputs of five axes, has it in front.
+    """
     letters = mask.axes.rjust(4, "1")
-    shape = tuple(sizes.get(letter, 1) for letter in letters)
+    shape = tuple(_size(letter, sizes) for letter in letters)
     if mask.content == "causal":
-        shape = (shape[0], shape[1], sizes["L"], sizes["S"])
+        shape = (*shape[:-2], sizes["L"], sizes["S"])
     return CONTENTS[mask.content](shape, generator)
 
 
@@ -129,7 +162,8 @@ def shape_as(content: Tensor, pattern: str, sizes: Sizes) -> Tensor:
     """Return `content` (b, h, l, s) in the shape that `pattern` names."""
     letters = letters_of(pattern)
     present = "".join(letters)
-    wanted = [sizes[letter] if letter in present else 1 for letter in "BHLS"]
+    axes = "GBHLS" if content.dim() > 4 else "BHLS"
+    wanted = [_size(letter, sizes) if letter in present else 1 for letter in axes]
     full = content.expand([max(have, want) for have, want in zip(content.shape, wanted, strict=True)])
     shape = [_size(letter, sizes) for letter in letters]
     return full.reshape(shape).clone()
@@ -140,7 +174,7 @@ def _size(letter: str, sizes: Sizes) -> int:
         return 1
     size = 1
     for axis in letter:
-        size *= sizes[axis]
+        size *= GROUPS if axis == "G" else sizes[axis]
     return size
 
 
@@ -166,4 +200,14 @@ def encode(allowed: Tensor, mask: Mask, form: str, means: str, dtype: torch.dtyp
         return torch.where(written, _cycle((2, -1, 256), written.shape), 0)
     if mask.numbers == "fractions":
         return torch.where(written, _cycle((0.25, -2.0, 1.5), written.shape).to(dtype), 0.0)
-    return written.to(torch.int64)
+    return written.to(_WRITTEN.get(mask.numbers, torch.int64))
+
+
+_WRITTEN: Mapping[str, torch.dtype] = {
+    "bytes": torch.uint8,
+    "int8": torch.int8,
+    "int32": torch.int32,
+    "fp32": torch.float32,
+    "fp64": torch.float64,
+}
+"""dtypes in which a mask of 1 and 0 is written, whatever the dtype of the inputs."""

@@ -16,7 +16,7 @@ from . import values
 from .dtypes import is_half, torch_dtype
 from .expectations import allowed_of, scale_of
 from .implementation import Implementation
-from .inputs import ROLES, Inputs, make, seed_of, shapes_of
+from .inputs import ROLES, Inputs, make, parameter_seed, seed_of, shapes_of
 from .parameters import Layout, Slot
 from .subject import ORDERS, Subject, inverse
 from .trial import Trial
@@ -165,7 +165,7 @@ def _mask(trial: Trial, inputs: Inputs) -> list[str]:
 def _module(trial: Trial, inputs: Inputs) -> list[str]:
     case, layout = inputs.case, trial.subject.layout(inputs)
     model, width, dtype = case.heads * case.width, case.width, torch_dtype(inputs.dtype)
-    lines = [f"g = torch.Generator().manual_seed({case.heads * 1000 + width})"]
+    lines = [f"g = torch.Generator().manual_seed({parameter_seed(case)})"]
     roles = repr(ROLES)
     if case.values in values.AS_THEY_ARE:
         lines += [

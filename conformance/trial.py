@@ -14,7 +14,7 @@ from .comparing import Departure, NotApplicable, require_dtype, require_equal, r
 from .edge import foreign
 from .expectations import Expectation, Near, expect
 from .fitting import Excluded, fit
-from .gradients import expect_gradients, expected_gradients
+from .gradients import expect_gradients, expected_gradients, upstream_of
 from .inputs import Inputs, make
 from .subject import Result, Subject
 
@@ -44,7 +44,7 @@ class Trial:
 
         Raises NotApplicable where a capability rules the case out.
         """
-        fitted = fit(case, self.subject.implementation)
+        fitted = fit(replace(case, draw=self.case.draw), self.subject.implementation)
         if isinstance(fitted, Excluded):
             raise NotApplicable(fitted.capability)
         other = Trial(self.subject, fitted)
@@ -109,23 +109,65 @@ class Trial:
     # Gradients
 
     def backward(
-        self, result: Result, wanted: Mapping[str, Tensor], inputs: Inputs, through: str = "output"
+        self,
+        result: Result,
+        wanted: Mapping[str, Tensor],
+        inputs: Inputs,
+        through: str = "output",
+        twice: bool = False,
     ) -> dict[str, Tensor | None]:
-        """Differentiate a result with respect to some delivered tensors; None where nothing arrives."""
-        target, upstream = self._target(result, inputs, through)
-        if not target.requires_grad:
-            raise Departure(f"the {through} does not require a gradient although its inputs do", inputs=inputs)
+        """Differentiate a result with respect to some delivered tensors; None where nothing arrives.
+
+        With `twice` the gradients can be differentiated again.
+        """
+        targets, upstreams = [], []
+        for part in through.split(" and "):
+            target = self._target(result, inputs, part)
+            upstream = _copy(upstream_of(inputs, part)).to(target.device)
+            targets.append(target)
+            upstreams.append(upstream if part == "output" else upstream.to(target.dtype))
         found = foreign(
-            torch.autograd.grad, target, list(wanted.values()), upstream, retain_graph=True, allow_unused=True
+            torch.autograd.grad,
+            targets,
+            list(wanted.values()),
+            upstreams,
+            retain_graph=True,
+            create_graph=twice,
+            allow_unused=True,
         )
         return dict(zip(wanted, found, strict=True))
 
-    def _target(self, result: Result, inputs: Inputs, through: str) -> tuple[Tensor, Tensor]:
-        if through == "output":
+    def _target(self, result: Result, inputs: Inputs, part: str) -> Tensor:
+        """Return the result that is differentiated.
+
+        A logsumexp, or weights averaged for the eye, may stand outside the graph; output and weights may not.
+        """
+        if part == "output":
             require_dtype(what="output", actual=result.output, dtype=self.dtype, inputs=inputs)
-            return result.output, _copy(inputs.upstream).to(result.output.device)
-        second = self.weights(result, inputs)
-        return second, inputs.upstream_weights.clone().to(second.device, second.dtype)
+            target = result.output
+        else:
+            target = self.second_result(result, inputs, part)
+        if target.requires_grad:
+            return target
+        if part not in ("output", "weights"):
+            raise NotApplicable(f"second={self.capabilities.second!r}: the {part} is outside the graph")
+        raise Departure(f"the {part} does not require a gradient although its inputs do", inputs=inputs)
+
+    def second_result(self, result: Result, inputs: Inputs, part: str) -> Tensor:
+        """Return the second result of the kind `part` in its right shape."""
+        if part == "weights":
+            return self.weights(result, inputs)
+        if result.second is None:
+            raise Departure("no second result was returned", inputs=inputs, declare="second=None")
+        shape = tuple(upstream_of(inputs, part).shape)
+        require_shape(what=f"second result ({part})", actual=result.second, shape=shape, inputs=inputs)
+        return result.second
+
+    @property
+    def second(self) -> str | None:
+        """The kind of the second result: `weights`, `averaged weights`, `lse`, `lse2` or None."""
+        declared = self.capabilities.second
+        return "weights" if declared == "optional weights" else declared
 
     def input_gradients(
         self, result: Result, inputs: Inputs | None = None, through: str = "output"
@@ -140,7 +182,7 @@ class Trial:
         gradients = {}
         for name, gradient in found.items():
             if gradient is None:
-                if through == "weights" and name == "value":
+                if name == "value" and "output" not in through:
                     continue
                 raise Departure(f"no gradient reaches the {name}", inputs=inputs, ratio=float("inf"))
             gradients[name] = gradient if name == "bias" else self.subject.canonical(gradient)
@@ -152,21 +194,30 @@ class Trial:
             return expect_gradients(self.case, self.subject.setting_for(self.inputs), self.dtype, through)
         return expected_gradients(self.expectation(inputs), through)
 
+    def expected_sums(self, inputs: Inputs | None = None, through: str = "output") -> Mapping[str, Near]:
+        """Return the expected gradients; a tensor that serves several arguments has their sum under each name."""
+        expected = self.expected_gradients(inputs, through)
+        case = (inputs or self.inputs).case
+        if case.shared or self.capabilities.inputs == "self":
+            return _summed(expected, "kv" if case.shared == "kv" else "qkv")
+        return expected
+
     def gradients_agree(self, result: Result, inputs: Inputs | None = None, through: str = "output") -> None:
         """Compare the gradients of all inputs with the expected ones."""
         found = self.input_gradients(result, inputs, through)
-        expected = dict(self.expected_gradients(inputs, through))
-        case = (inputs or self.inputs).case
-        if case.shared or self.capabilities.inputs == "self":
-            expected = _summed(expected, "kv" if case.shared == "kv" else "qkv")
+        expected = self.expected_sums(inputs, through)
         for name, gradient in found.items():
-            self.near(f"gradient of the {name}", gradient, expected[name], inputs)
+            self.near(f"gradient of the {name}{_by(through)}", gradient, expected[name], inputs)
 
     def replace_capabilities(self, **answers: Any) -> Trial:
         """Return a trial of the same case under other declared answers."""
         implementation = self.subject.implementation
         changed = replace(implementation, capabilities=replace(self.capabilities, **answers))
         return Trial(self.subject.twin(implementation=changed), self.case)
+
+
+def _by(through: str) -> str:
+    return "" if through == "output" else f" through the {through}"
 
 
 def _copy(tensor: Tensor) -> Tensor:

@@ -34,6 +34,9 @@ AFFINE: Mapping[str, Affine] = {
     "shifted keys": Affine((1.0, 0.0), (1.0, 3.0), half=0.5),
     "shifted values": Affine(value=(1.0, 10.0)),
     "large values": Affine(value=(1000.0, 0.0)),
+    "values beyond fp16": Affine(value=(1e6, 0.0)),
+    "values of 1e30": Affine(value=(1e30, 0.0)),
+    "values of 1e-30": Affine(value=(1e-30, 0.0)),
     "tiny": Affine((1e-3, 0.0), (1e-3, 0.0), (1e-3, 0.0)),
     "huge scores": Affine((40.0, 0.0), (40.0, 0.0), half=0.02),
     "constant value": Affine(value=(0.0, 1.5)),
@@ -129,10 +132,93 @@ def _duplicate_keys(shapes: Shapes, generator: torch.Generator) -> Drawn:
     return _normal(shapes.query, generator), key, _normal(shapes.value, generator)
 
 
+def _exact(shapes: Shapes, generator: torch.Generator, scores: Tensor) -> Drawn:
+    """Every second query meets the negated `scores` (S); exact in every dtype where D is a power of 16."""
+    width = shapes.query[-1]
+    query, key = (torch.zeros(shape, dtype=torch.float64) for shape in (shapes.query, shapes.key))
+    query[..., 0] = (1.0 - 2.0 * (torch.arange(shapes.query[-2]) % 2).double()) * math.sqrt(width)
+    key[..., 0] = scores
+    return query, key, _normal(shapes.value, generator)
+
+
+def _both_signs(shapes: Shapes, generator: torch.Generator) -> Drawn:
+    """Scores 2048, -2048 and 2048 in turn, so that one or two keys of three share everything."""
+    places = torch.arange(shapes.key[-2]) % 3
+    return _exact(shapes, generator, torch.where(places == 1, -2048.0, 2048.0).double())
+
+
+def _rising(step: float) -> Callable[[Shapes, torch.Generator], Drawn]:
+    """Scores rise by `step` from key to key for one query and fall for the next, as a softmax in blocks sees worst:
+    each block has a larger maximum than the one before, or none has."""
+
+    def build(shapes: Shapes, generator: torch.Generator) -> Drawn:
+        return _exact(shapes, generator, step * torch.arange(shapes.key[-2]).double())
+
+    return build
+
+
+def _two_levels(shapes: Shapes, generator: torch.Generator) -> Drawn:
+    """The first half of the keys scores -512, the second 0 and -1 in turn; negated for every second query."""
+    places = torch.arange(shapes.key[-2])
+    return _exact(shapes, generator, torch.where(places < shapes.key[-2] // 2, -512.0, -(places % 2).double()))
+
+
+def _loud_tail(score: float) -> Callable[[Shapes, torch.Generator], Drawn]:
+    """The last three keys score `score`, or its negative for every second query, the others between 0 and 1."""
+
+    def build(shapes: Shapes, generator: torch.Generator) -> Drawn:
+        places = torch.arange(shapes.key[-2])
+        scores = torch.where(places >= shapes.key[-2] - 3, score, (places % 4).double() / 4)
+        return _exact(shapes, generator, scores)
+
+    return build
+
+
+def _outlier(shapes: Shapes, generator: torch.Generator) -> Drawn:
+    """One key in the middle is 30 times as long as the others, and its value is not."""
+    query, key, value = (_normal(shape, generator) for shape in (shapes.query, shapes.key, shapes.value))
+    key[..., shapes.key[-2] // 2, :] *= 30.0
+    return query, key, value
+
+
+def _unlike(shapes: Shapes, generator: torch.Generator) -> Drawn:
+    """The query is tiny and the key large, so that only their product is ordinary."""
+    query, key, value = (_normal(shape, generator) for shape in (shapes.query, shapes.key, shapes.value))
+    return query * 1e-9, key * 1e9, value
+
+
+def _many_rows(shapes: Shapes, generator: torch.Generator) -> Drawn:
+    """Signed numbers that a module sees as they are: it takes thousands of rows to tell a fault from rounding."""
+    return _normal(shapes.query, generator), _normal(shapes.key, generator), _normal(shapes.value, generator)
+
+
+def _equal_terms(shapes: Shapes, generator: torch.Generator) -> Drawn:
+    """Scores are 0 but for a trace on the first key, so that the largest is one alone, and every gradient is a sum of
+    equal terms of one sign: keys and values alternate in sign together, and queries lie across the keys."""
+    query, key = (torch.zeros(shape, dtype=torch.float64) for shape in (shapes.query, shapes.key))
+    sign = 1.0 - 2.0 * (torch.arange(shapes.key[-2]) % 2).double()
+    key[..., 0] = sign
+    if query.shape[-1] > 1:
+        query[..., 1] = 1.0
+        key[..., :1, 1] = 2.0**-6
+    return query, key, sign[:, None].expand(shapes.value).clone()
+
+
 BUILT: Mapping[str, Callable[[Shapes, torch.Generator], Drawn]] = {
+    "many rows": _many_rows,
+    "equal terms": _equal_terms,
+    "scores of both signs": _both_signs,
+    "rising scores": _rising(2.0**-6),
+    "steeply rising scores": _rising(0.5),
+    "two levels of scores": _two_levels,
+    "loud tail": _loud_tail(4096.0),
+    "louder tail": _loud_tail(32768.0),
+    "one outlier": _outlier,
+    "tiny query, large key": _unlike,
     "equal keys": _equal_keys,
     "scores -20": _level(-20.0),
     "scores -64": _level(-64.0),
+    "scores -512": _level(-512.0),
     "scores 120": _level(120.0),
     "scores -32768": _level(-32768.0),
     "two keys": _two_keys,
@@ -143,8 +229,11 @@ BUILT: Mapping[str, Callable[[Shapes, torch.Generator], Drawn]] = {
 }
 
 EXACT_SCORES = frozenset(
-    {"scores -20", "scores -64", "scores 120", "scores -32768", "two keys", "zero query", "ones value, zero query"}
-)
+    {
+        "scores -20", "scores -64", "scores -512", "scores 120", "scores -32768", "two keys", "zero query", "ones value, zero query",
+        "equal terms", "scores of both signs", "rising scores", "two levels of scores", "loud tail", "louder tail",
+    }
+)  # fmt: skip
 """Families whose scores are exact in every dtype when D is a power of 16 (so that its fourth root is exact as well)."""
 
 AS_THEY_ARE = EXACT_SCORES | set(BUILT)

@@ -111,6 +111,29 @@ def different_batches_raise(trial: Trial) -> None:
 
 
 @rule(
+    "ERRORS-009",
+    source="Each key has one value, in its own batch element",
+    cases=(_BASE,),
+    dtypes="once",
+    depends=(),
+    needs={"inputs": "cross"},
+)
+def value_of_a_smaller_batch_than_the_key_raises(trial: Trial) -> None:
+    """A value of fewer batch elements than the key is an error.
+
+    One of more elements is not asked for: a loop over the elements never meets the last.
+    """
+    inputs = trial.inputs
+    for keys, values in ((4, 3), (3, 2)):
+        changed = inputs.changed(
+            query=_resized(inputs.query, 0, keys),
+            key=_resized(inputs.key, 0, keys),
+            value=_resized(inputs.value, 0, values),
+        )
+        _must_raise(trial, changed, f"a key batch of {keys} with a value batch of {values}")
+
+
+@rule(
     "ERRORS-004",
     source="Heads of 4 and 3 neither broadcast nor group",
     cases=(_BASE,),
@@ -126,6 +149,8 @@ def different_heads_raise(trial: Trial) -> None:
     key, value = _resized(inputs.key, 1, 3), _resized(inputs.value, 1, 3)
     _must_raise(trial, inputs.changed(key=key, value=value), f"{inputs.query.shape[1]} query heads with 3 key heads")
     _must_raise(trial, inputs.changed(value=value), f"{inputs.key.shape[1]} key heads with 3 value heads")
+    query = _resized(inputs.query, 1, 6)
+    _must_raise(trial, inputs.changed(query=query), f"6 query heads with {inputs.key.shape[1]} key heads")
 
 
 _BAD_MASKS = {

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import torch
-from torch import Tensor
 
 from ..bounds import units
 from ..cases import EMPTY_ROW, MASKED, PER_HEAD, PLAIN, SMALL, SMALL_MASKED, SQUARE, Case, Mask, vary
-from ..comparing import Departure, NotApplicable, require_equal, require_finite
+from ..comparing import Departure, require_equal, require_finite
 from ..conventions import ALL_KINDS, TRIANGLES
 from ..edge import foreign
 from ..expectations import Near
 from ..memory import place
 from ..rulebook import rule
+from ..second_order import canonical, second_derivatives
 from ..trial import INPUT_NAMES, Trial
 
 DIFFERENTIABLE = {"gradient": ("once", "twice")}
 FORWARD = ("train",)
+_BIASED = vary(SMALL, "small with a bias", bias="BHLS")
 
 
 @rule(
@@ -30,6 +33,7 @@ FORWARD = ("train",)
         Case("gradient for shifted values", values="shifted values"),
         Case("gradient past a block", batch=1, heads=2, queries=17, keys=33, value_width=5),
         Case("gradient past a large block", batch=1, heads=2, queries=65, keys=70, value_width=5),
+        Case("gradient, E = D", value_width=8),
         Case("gradient for one key", keys=1),
         Case("gradient for one query", queries=1),
         Case("gradient for large scores", values="huge scores", width=16),
@@ -71,7 +75,10 @@ def gradients_under_a_mask_agree(trial: Trial) -> None:
         EMPTY_ROW,
         Case("gradient with an empty additive row", mask=Mask("empty row", "LS", ("additive",))),
         Case("gradient with an empty batch element", mask=Mask("empty row", "B11S", ALL_KINDS)),
+        Case("gradient with a length of 0", batch=1, mask=Mask("empty everywhere", "B11S", ("lengths",))),
+        Case("gradient with a length of 0 among others", batch=3, mask=Mask("empty padding", "B11S", ("lengths",))),
         Case("gradient with an empty row per head", mask=Mask("empty row", "BHLS", ALL_KINDS)),
+        vary(SQUARE, "one tensor for all, one empty row", shared="qkv", mask=Mask("empty row", "LS", ALL_KINDS)),
     ),
     modes=FORWARD,
     needs={**DIFFERENTIABLE, "empty_row": ("uniform", "zeros")},
@@ -103,22 +110,28 @@ def causal_gradients_agree(trial: Trial) -> None:
 @rule(
     "GRADIENT-005",
     source="Reports of gradients that are right only if every input asks for one (pytorch/pytorch#148476)",
-    cases=(SMALL_MASKED, SMALL),
+    cases=(SMALL_MASKED, SMALL, _BIASED),
     modes=FORWARD,
     needs={**DIFFERENTIABLE, "inputs": "cross"},
 )
 def each_input_alone_gets_its_gradient(trial: Trial) -> None:
-    """Each input gets the same gradient when it alone asks for one."""
+    """Each input, the bias too, gets the same gradient when it alone asks for one, or with only some of the others."""
     expected = trial.expected_gradients()
-    for name in INPUT_NAMES:
+    names = (*INPUT_NAMES, "bias") if trial.inputs.bias is not None else INPUT_NAMES
+    several = (1, 2) if trial.dtype == trial.capabilities.dtypes[0] else (1,)
+    for asking in [chosen for count in several for chosen in combinations(names, count)]:
         delivered = trial.subject.deliver(trial.inputs)
-        for other in INPUT_NAMES:
-            getattr(delivered, other).requires_grad_(other == name)
+        tensors = delivered.tensors()
+        for name in names:
+            tensors[name].requires_grad_(name in asking)
         result = trial.subject.call(delivered, trial.inputs)
-        found = trial.backward(result, {name: getattr(delivered, name)}, trial.inputs)[name]
-        if found is None:
-            raise Departure(f"no gradient reaches the {name} when it alone asks for one", inputs=trial.inputs)
-        trial.near(f"gradient of the {name} alone", trial.subject.canonical(found), expected[name])
+        found = trial.backward(result, {name: tensors[name] for name in asking}, trial.inputs)
+        alone = " and ".join(asking)
+        for name, gradient in found.items():
+            if gradient is None:
+                raise Departure(f"no gradient reaches the {name} when only {alone} ask for one", inputs=trial.inputs)
+            actual = canonical(trial, name, gradient)
+            trial.near(f"gradient of the {name} when only {alone} ask for one", actual, expected[name])
 
 
 @rule(
@@ -159,20 +172,20 @@ def upstream_gradient_is_read_by_its_strides(trial: Trial) -> None:
 @rule(
     "GRADIENT-008",
     source="Document 1 returns weights that are part of the graph",
-    cases=(PLAIN, MASKED),
+    cases=(
+        PLAIN,
+        MASKED,
+        Case("causal, through the weights", causal=True, queries=6, keys=6),
+        Case("biased, through the weights", bias="1HLS"),
+        Case("cap 1, through the weights", softcap=1.0),
+        Case("4 heads over 2, through the weights", kv_heads=2),
+    ),
     modes=FORWARD,
     needs={**DIFFERENTIABLE, "second": ("optional weights", "weights")},
 )
 def gradients_flow_through_the_weights(trial: Trial) -> None:
     """A loss on the returned weights gives the gradients of query and key that the definition gives."""
-    result = trial.run()
-    trial.weights(result)
-    found = trial.input_gradients(result, through="weights")
-    expected = dict(trial.expected_gradients(through="weights"))
-    if trial.capabilities.inputs == "self":
-        raise NotApplicable("inputs='self'")
-    for name in ("query", "key"):
-        trial.near(f"gradient of the {name} through the weights", found[name], expected[name])
+    trial.gradients_agree(trial.run(), through="weights")
 
 
 @rule(
@@ -228,76 +241,34 @@ def gradients_obey_their_identities(trial: Trial) -> None:
 @rule(
     "GRADIENT-011",
     source="gradgradcheck in one random direction, against differences of exact first gradients",
-    cases=(SMALL, SMALL_MASKED),
+    cases=(
+        SMALL,
+        SMALL_MASKED,
+        vary(SMALL, "small, E = D", value_width=4),
+        vary(SMALL, "small, causal", causal=True),
+        _BIASED,
+        vary(SMALL, "small with cap 1", softcap=1.0),
+    ),
     modes=FORWARD,
     needs={"gradient": "twice", "dtypes": "fp64"},
     dtypes="once",
 )
 def second_derivatives_agree(trial: Trial) -> None:
     """The gradient of a gradient agrees with finite differences of the exact gradient."""
-    inputs = trial.inputs
-    result = trial.run()
-    sent = result.delivered
-    distinct = (
-        {name: getattr(sent, name) for name in INPUT_NAMES}
-        if trial.capabilities.inputs == "cross"
-        else {"query": sent.query}
-    )
-    generator = torch.Generator().manual_seed(17)
-    directions = {
-        name: torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype) for name, tensor in distinct.items()
-    }
-    first = foreign(
-        torch.autograd.grad,
-        result.output,
-        list(distinct.values()),
-        inputs.upstream.clone().to(result.output.dtype),
-        create_graph=True,
-        allow_unused=True,
-    )
-    slope = _inner(first, list(directions.values()), trial)
-    second = foreign(torch.autograd.grad, slope, list(distinct.values()), allow_unused=True, retain_graph=True)
-    step = 1e-5
-    ahead, behind = (_exact_gradients(trial, distinct, directions, sign * step) for sign in (1, -1))
-    for name, found in zip(distinct, second, strict=True):
-        difference = (ahead[name] - behind[name]) / (2 * step)
-        actual = torch.zeros_like(difference) if found is None else trial.subject.canonical(found.detach())
-        trial.near(
-            f"second derivative of the {name}",
-            actual,
-            Near(difference, torch.full_like(difference, 1e-6) + 1e-6 * difference.abs()),
-        )
+    second_derivatives(trial, "output")
 
 
-def _inner(first: tuple[Tensor | None, ...], directions: list[Tensor], trial: Trial) -> Tensor:
-    if any(gradient is None for gradient in first):
-        raise Departure("an input gets no gradient", inputs=trial.inputs)
-    total = sum(
-        ((g * d).sum() for g, d in zip(first, directions, strict=True) if g is not None),
-        torch.zeros((), dtype=torch.float64),
-    )
-    if not total.requires_grad:
-        raise Departure(
-            "the gradient cannot be differentiated again although gradient='twice' is declared",
-            inputs=trial.inputs,
-            declare="gradient='once'",
-        )
-    return total
-
-
-def _exact_gradients(
-    trial: Trial, distinct: dict[str, Tensor], directions: dict[str, Tensor], step: float
-) -> dict[str, Tensor]:
-    """Return the oracle's first gradients at inputs moved by `step` along the directions, canonical."""
-    moved = {
-        name: trial.subject.canonical((tensor + step * directions[name]).detach()) for name, tensor in distinct.items()
-    }
-    if len(moved) == 1:
-        moved = dict.fromkeys(INPUT_NAMES, moved["query"])
-        gradients = trial.expected_gradients(trial.inputs.changed(**moved))
-        return {"query": sum((gradients[name].value for name in INPUT_NAMES), torch.zeros(()).double())}
-    gradients = trial.expected_gradients(trial.inputs.changed(**moved))
-    return {name: gradients[name].value for name in INPUT_NAMES}
+@rule(
+    "GRADIENT-014",
+    source="gradgradcheck of a loss on the weights, as regularisers of attention need it",
+    cases=(SMALL, SMALL_MASKED),
+    modes=FORWARD,
+    needs={"gradient": "twice", "dtypes": "fp64", "second": ("optional weights", "weights")},
+    dtypes="once",
+)
+def second_derivatives_through_the_weights_agree(trial: Trial) -> None:
+    """The gradient of a gradient of the weights agrees with finite differences of the exact gradient."""
+    second_derivatives(trial, "weights")
 
 
 @rule(
@@ -314,9 +285,7 @@ def gradients_accumulate_in_leaves(trial: Trial) -> None:
     upstream = inputs.upstream.clone().to(result.output.device)
     for _ in range(2):
         foreign(result.output.backward, upstream, retain_graph=True)
-    expected = trial.expected_gradients()
-    if trial.capabilities.inputs == "self":
-        raise NotApplicable("inputs='self'")
+    expected = trial.expected_sums()
     for name in INPUT_NAMES:
         gradient = getattr(result.delivered, name).grad
         if gradient is None:
@@ -356,3 +325,34 @@ def upstream_gradient_is_left_as_it_was(trial: Trial) -> None:
         expected=trial.inputs.upstream,
         inputs=trial.inputs,
     )
+
+
+@rule(
+    "GRADIENT-015",
+    source="Backward passes that ignore what reaches a saved logsumexp (flash-attention before version 3)",
+    cases=(
+        PLAIN,
+        MASKED,
+        Case("second result, sharp scores", values="sharp", width=16),
+        Case("second result, causal", causal=True, queries=6, keys=6),
+        Case("second result past a block", batch=1, heads=2, queries=17, keys=33),
+        Case("second result, 4 heads over 2", kv_heads=2),
+    ),
+    modes=FORWARD,
+    needs={**DIFFERENTIABLE, "second": ("averaged weights", "lse", "lse2")},
+)
+def gradients_flow_through_the_second_result(trial: Trial) -> None:
+    """A loss on averaged weights or a logsumexp gives the gradients that the definition gives, where it is in the graph."""
+    trial.gradients_agree(trial.run(), through=str(trial.second))
+
+
+@rule(
+    "GRADIENT-016",
+    source="A loss of both results: the second gradient overwrites the first, or is dropped beside it",
+    cases=(PLAIN, MASKED),
+    modes=FORWARD,
+    needs={**DIFFERENTIABLE, "second": ("optional weights", "weights", "averaged weights", "lse", "lse2")},
+)
+def gradients_of_both_results_add_up(trial: Trial) -> None:
+    """A loss on output and second result together gives the sum of both gradients."""
+    trial.gradients_agree(trial.run(), through=f"output and {trial.second}")

@@ -31,6 +31,7 @@ _ATTENDING = {"empty_row": ("uniform", "zeros", "nan", "unspecified")}
         Case("padding past a block", batch=3, heads=2, queries=4, keys=70, mask=Mask("padding", "B11S")),
         Case("first blocks hidden", batch=1, heads=2, queries=3, keys=40, mask=Mask("last three", "LS")),
         Case("whole blocks hidden", batch=1, heads=1, queries=6, keys=150, mask=Mask("islands", "LS")),
+        Case("documents end to end", batch=1, heads=2, queries=20, keys=20, mask=Mask("documents", "LS")),
         Case("first large blocks hidden", batch=1, heads=1, queries=2, keys=270, mask=Mask("last three", "B11S")),
     ),
 )
@@ -54,6 +55,13 @@ def only_allowed_keys_take_part(trial: Trial) -> None:
         Case("mask B11S, B = H = L", batch=4, queries=4, mask=Mask("random", "B11S")),
         Case("mask BHLS, B = H = L = S", batch=4, queries=4, keys=4, mask=Mask("random", "BHLS")),
         Case("mask B11S, L = S", queries=6, keys=6, mask=Mask("random", "B11S")),
+        Case("mask LS, B = L", batch=5, mask=Mask("random", "LS")),
+        Case("mask LS, H = L", queries=4, mask=Mask("random", "LS")),
+        Case("mask BH1S, H = L = S", queries=4, keys=4, mask=Mask("random", "BH1S")),
+        Case("mask 1HLS, B = L = S", batch=5, queries=5, keys=5, mask=Mask("random", "1HLS")),
+        Case("mask BHLS, five axes", leading="GBH", mask=Mask("random", "BHLS")),
+        Case("mask GBHLS, five axes", leading="GBH", mask=Mask("random", "GBHLS")),
+        Case("mask G11LS, five axes", leading="GBH", mask=Mask("random", "G11LS")),
     ),
 )
 def masks_broadcast_over_batch_heads_and_queries(trial: Trial) -> None:
@@ -69,6 +77,11 @@ def masks_broadcast_over_batch_heads_and_queries(trial: Trial) -> None:
         Case("integers 2, -1 and 0", mask=Mask("random", "LS", ("number",), numbers="odd")),
         Case("floats 1 and 0", mask=Mask("random", "B1LS", ("number",), numbers="float")),
         Case("fractions and 0", mask=Mask("random", "LS", ("number",), numbers="fractions")),
+        Case("bytes 1 and 0", mask=Mask("random", "LS", ("number",), numbers="bytes")),
+        Case("int8 per batch element", mask=Mask("random", "B11S", ("number",), numbers="int8")),
+        Case("int32 per head", mask=Mask("random", "1HLS", ("number",), numbers="int32")),
+        Case("fp32 1 and 0", mask=Mask("random", "LS", ("number",), numbers="fp32")),
+        Case("fp64 1 and 0", mask=Mask("random", "B1LS", ("number",), numbers="fp64")),
         Case("integers per head", mask=Mask("random", "BHLS", ("number",), numbers="odd")),
     ),
     needs={"mask": "number"},
@@ -100,6 +113,9 @@ def additive_masks_are_added_to_the_scaled_scores(trial: Trial) -> None:
     cases=(
         Case("lengths", batch=3, mask=Mask("padding", "B11S", ("lengths",))),
         Case("lengths past a block", batch=3, heads=2, queries=4, keys=37, mask=Mask("padding", "B11S", ("lengths",))),
+        Case("full lengths", batch=3, mask=Mask("all", "B11S", ("lengths",))),
+        Case("lengths of 1", batch=3, mask=Mask("first key only", "B11S", ("lengths",))),
+        Case("lengths, L = S", batch=3, queries=7, mask=Mask("padding", "B11S", ("lengths",))),
     ),
     needs={"mask": "lengths"},
 )
@@ -186,7 +202,17 @@ def mask_that_allows_everything_equals_no_mask(trial: Trial) -> None:
         Case(f"{memory} mask", queries=6, keys=6, mask=Mask("random", "B1LS", ALL_KINDS, memory=memory))
         for memory in ("transposed", "sliced", "offset")
     )
-    + (Case("expanded mask", mask=Mask("random", "B11S", ALL_KINDS, memory="expanded")),),
+    + tuple(
+        Case(f"{memory} mask of {form}s", queries=6, keys=6, mask=Mask("random", "BHLS", (form,), memory=memory))
+        for memory in ("transposed", "sliced", "offset")
+        for form in ("number", "additive")
+    )
+    + (
+        Case("expanded mask", mask=Mask("random", "B11S", ALL_KINDS, memory="expanded")),
+        Case("expanded mask per row", batch=3, mask=Mask("random", "11LS", ALL_KINDS, memory="expanded")),
+        Case("expanded mask of numbers", mask=Mask("random", "B1LS", ("number",), numbers="odd", memory="expanded")),
+        Case("expanded additive mask", mask=Mask("random", "BH1S", ("additive",), memory="expanded")),
+    ),
 )
 def masks_are_read_by_their_strides(trial: Trial) -> None:
     """A mask that is transposed, sliced or offset in memory acts like a contiguous one."""
@@ -201,6 +227,9 @@ def masks_are_read_by_their_strides(trial: Trial) -> None:
         Case("empty batch element", mask=Mask("empty row", "B11S", (*ALL_KINDS,))),
         Case("empty row per head", mask=Mask("empty row", "BHLS")),
         Case("every row empty", mask=Mask("empty everywhere", "LS")),
+        Case("every key or none", batch=3, mask=Mask("empty or all", "B11S", (*ALL_KINDS, "lengths"))),
+        Case("padding, the last element empty", batch=3, mask=Mask("empty padding", "B11S", (*ALL_KINDS, "lengths"))),
+        Case("a length of 0", batch=3, mask=Mask("empty padding", "B11S", ("lengths",))),
     ),
     needs=_ATTENDING,
 )
@@ -244,3 +273,37 @@ def masks_of_one_axis_broadcast(trial: Trial) -> None:
 def very_low_scores_still_win_against_hidden_ones(trial: Trial) -> None:
     """An allowed key with a score of -32768 still takes part, and a hidden one does not."""
     trial.agrees(trial.run())
+
+
+def _loud(size: str, *forms: str) -> tuple[Case, ...]:
+    cases = [
+        Case(f"{size}, hidden by a mask of {form}s", values=size, width=16, mask=Mask("tail hidden", "LS", (form,)))
+        for form in forms
+    ]
+    padded = Mask("tail hidden", "B11S", ("lengths", *ALL_KINDS))
+    return (*cases, Case(f"{size}, padded", values=size, width=16, mask=padded))
+
+
+@rule(
+    "MASK-015",
+    source="A maximum, a fill or a sum taken over the hidden keys as well (a known kind of fault: mask fill value or place)",
+    cases=_loud("loud tail", *ALL_KINDS),
+)
+def hidden_keys_may_hold_the_largest_score(trial: Trial) -> None:
+    """A hidden key whose score is thousands above every allowed one changes nothing, whichever way the mask is written."""
+    result = trial.run()
+    require_finite(what="output", actual=result.output, inputs=trial.inputs)
+    trial.agrees(result)
+
+
+@rule(
+    "MASK-016",
+    source="A fill of -1e4 that is added leaves a score of 32768 above the allowed ones",
+    cases=_loud("louder tail", *ALL_KINDS),
+    dtypes="wide",
+)
+def hidden_keys_are_hidden_at_any_score(trial: Trial) -> None:
+    """A hidden key with a score of 32768 stays hidden."""
+    result = trial.run()
+    require_finite(what="output", actual=result.output, inputs=trial.inputs)
+    trial.agrees(result)

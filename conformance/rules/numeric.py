@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..cases import PLAIN, Case
-from ..comparing import Departure, require_finite
+from ..cases import PLAIN, SQUARE, Case, vary
+from ..coherent import SURE, amount, directions, largest_amounts
+from ..comparing import Departure, NotApplicable, require_finite, require_shape
+from ..dtypes import UNIT_ROUNDOFF, is_half
 from ..rulebook import rule
 from ..trial import Trial
 
@@ -33,7 +35,8 @@ def output_is_within_the_rounding_bound(trial: Trial) -> None:
     "NUMERIC-003",
     source="Known kind of fault: large magnitudes; exp of a score above 89 overflows fp32",
     cases=(
-        *_family("scores 120", "scores -20", "huge scores", "shifted keys"),
+        *_family("scores 120", "scores -20", "huge scores", "shifted keys", "scores of both signs", "one outlier"),
+        Case("very low scores past a block", values="scores -20", batch=1, heads=2, keys=35, width=16),
         Case("large score behind a block", values="huge scores", batch=1, heads=2, keys=35, width=16),
     ),
 )
@@ -112,6 +115,46 @@ def equal_scores_give_equal_weights(trial: Trial) -> None:
     trial.agrees(trial.run())
 
 
+def _in_blocks(name: str, keys: int) -> Case:
+    return Case(f"{name}, {keys} keys", values=name, batch=1, heads=2, queries=2, keys=keys, width=16, value_width=4)
+
+
+@rule(
+    "NUMERIC-016",
+    source="Softmax in blocks (Milakov and Gimelshein 2018): what came before is rescaled when the maximum grows",
+    cases=(
+        _in_blocks("rising scores", 70),
+        _in_blocks("rising scores", 160),
+        _in_blocks("steeply rising scores", 40),
+        _in_blocks("two levels of scores", 64),
+        _in_blocks("two levels of scores", 128),
+        _in_blocks("scores of both signs", 35),
+        _in_blocks("scores -512", 35),
+    ),
+)
+def order_of_large_and_small_scores_does_not_matter(trial: Trial) -> None:
+    """Scores that rise or fall from block to block are weighed like those in any other order.
+
+    In a softmax in blocks, a rescaling that is forgotten, or made with the wrong maximum, shows where each block has
+    a larger maximum than the one before; a maximum that starts from 0 shows where all scores are far below it.
+    """
+    result = trial.run()
+    require_finite(what="output", actual=result.output, inputs=trial.inputs)
+    trial.agrees(result)
+
+
+@rule(
+    "NUMERIC-017",
+    source="Values of bf16 and fp32 that fp16 cannot hold (a known kind of fault: large magnitudes)",
+    cases=_family("values beyond fp16", "values of 1e30", "values of 1e-30", "tiny query, large key"),
+    dtypes="wide",
+    needs={"inputs": "cross"},
+)
+def whole_range_of_the_dtype_is_used(trial: Trial) -> None:
+    """Inputs far above and far below what fp16 can hold are mixed like any others."""
+    trial.agrees(trial.run())
+
+
 def _stagnating(keys: int) -> Case:
     return Case(
         f"{keys} equal keys",
@@ -138,7 +181,7 @@ def long_sums_do_not_stagnate(trial: Trial) -> None:
 @rule(
     "NUMERIC-011",
     source="a row depends on its own query only",
-    cases=(PLAIN,),
+    cases=(PLAIN, SQUARE),
     dtypes="first",
     needs={"inputs": "cross"},
 )
@@ -152,7 +195,7 @@ def nan_in_a_query_reaches_no_other_row(trial: Trial) -> None:
 @rule(
     "NUMERIC-012",
     source="Report of a kernel that answers zeros for NaN and hides the fault upstream (pytorch/pytorch#141128)",
-    cases=(PLAIN,),
+    cases=(PLAIN, SQUARE),
     dtypes="first",
     needs={"inputs": "cross"},
     thorough=True,
@@ -196,3 +239,113 @@ def weights_read_out_through_the_value_are_right(trial: Trial) -> None:
     """With the identity as value the output is the softmax of the scores, each weight within its own bound."""
     result = trial.run()
     trial.near("output for an identity value", result.output, trial.expectation().output)
+
+
+_MANY_ROWS = Case("2048 rows", batch=8, heads=4, queries=64, keys=40, width=18, value_width=10, values="many rows")
+"""A width that is no power of 4, so that no choice of numbers makes the scores exact."""
+
+
+def _require_half(trial: Trial) -> None:
+    if not is_half(trial.dtype):
+        raise NotApplicable(f"dtypes: the bound of each element sees as much in {trial.dtype}")
+
+
+def _require_no_direction(
+    trial: Trial, what: str, error: Tensor, direction: Tensor, allowed: float, moved: str
+) -> None:
+    found = amount(error, direction)
+    unit = UNIT_ROUNDOFF[trial.dtype]
+    trial._note(min(abs(found.value) / allowed, found.sure / SURE))
+    if abs(found.value) > allowed and found.sure > SURE:
+        raise Departure(
+            f"{what} errs as if {moved} were multiplied by {1 + found.value:.6g}: {found.value / unit:+.3g} units of "
+            f"rounding where {allowed / unit:.3g} are possible, {found.sure:.3g} standard errors away from 1",
+            ratio=abs(found.value) / allowed,
+            inputs=trial.inputs,
+        )
+
+
+@rule(
+    "NUMERIC-013",
+    source="Regression of the error on the direction of a fault over 2048 rows; rounding has no direction",
+    cases=(_MANY_ROWS,),
+)
+def errors_point_nowhere(trial: Trial) -> None:
+    """In 16 bits the errors of thousands of rows do not add up to another scale, factor or weight of a key.
+
+    1/sqrt(D + 1), or weights that are cut off instead of rounded, stay within the bound of every single element.
+    """
+    _require_half(trial)
+    expectation = trial.expectation()
+    result = trial.run()
+    require_shape(what="output", actual=result.output, shape=tuple(expectation.output.value.shape))
+    require_finite(what="output", actual=result.output, inputs=trial.inputs)
+    error = result.output.detach().double() - expectation.output.value
+    scores, other = largest_amounts(expectation)
+    for moved, direction in directions(trial.case, expectation.setting, trial.dtype).items():
+        allowed = scores if moved == "all scores" else other
+        _require_no_direction(trial, "the output", error, direction, allowed, moved)
+
+
+@rule(
+    "NUMERIC-014",
+    source="Regression of the error of each gradient on the gradient itself; rounding has no direction",
+    cases=(vary(_MANY_ROWS, "2048 rows, width 16", width=16),),
+    modes=("train",),
+    needs={"gradient": ("once", "twice"), "inputs": "cross"},
+)
+def errors_of_gradients_point_nowhere(trial: Trial) -> None:
+    """In 16 bits the errors of a gradient do not add up to another factor on it."""
+    _require_half(trial)
+    found, expected = trial.input_gradients(trial.run()), trial.expected_gradients()
+    # The scale counts twice: as the factor of the gradient, and through the weights.
+    scores, _ = largest_amounts(trial.expectation())
+    for name, limit in (("query", 2 * scores), ("key", 2 * scores), ("value", scores)):
+        require_finite(what=f"gradient of the {name}", actual=found[name], inputs=trial.inputs)
+        exact = expected[name].value
+        error = found[name].detach().double() - exact
+        _require_no_direction(trial, f"the gradient of the {name}", error, exact, limit, "it")
+
+
+_LONG_GRADIENTS = (
+    Case(
+        "gradient of 1024 queries, 4 keys",
+        batch=1,
+        heads=1,
+        queries=1024,
+        keys=4,
+        width=4,
+        value_width=4,
+        values="equal terms",
+    ),
+    Case(
+        "gradient of 4 queries, 1024 keys",
+        batch=1,
+        heads=1,
+        queries=4,
+        keys=1024,
+        width=4,
+        value_width=4,
+        values="equal terms",
+    ),
+)
+
+
+@rule(
+    "NUMERIC-015",
+    source="running sums kept in 16 bits stagnate, in the backward pass over queries (key, value) and keys (query)",
+    cases=_LONG_GRADIENTS,
+    modes=("train",),
+    needs={"gradient": ("once", "twice"), "inputs": "cross"},
+)
+def long_sums_of_gradients_do_not_stagnate(trial: Trial) -> None:
+    """Sums over a thousand queries or keys in the backward pass are kept in at least 32 bits.
+
+    One upstream row in the middle is heavy, so that the sum has left the reach of the light ones whichever end it
+    starts from, in fp16 as well.
+    """
+    _require_half(trial)
+    upstream = torch.ones_like(trial.inputs.upstream)
+    upstream[..., upstream.shape[-2] // 2, :] = 1 / UNIT_ROUNDOFF[trial.dtype]
+    inputs = trial.inputs.changed(upstream=upstream)
+    trial.gradients_agree(trial.run(), inputs)

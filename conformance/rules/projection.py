@@ -9,12 +9,15 @@ import pickle
 import torch
 from torch import nn
 
-from ..cases import MASKED, PADDED, PLAIN, Case, Mask
-from ..comparing import Departure, require_equal
+from ..cases import MASKED, PADDED, PLAIN, SMALL, Case, Mask, vary
+from ..comparing import Departure, NotApplicable, require_equal
+from ..dtypes import torch_dtype
 from ..edge import foreign
-from ..inputs import ROLES
+from ..expectations import Near
+from ..inputs import ROLES, Drawn
 from ..rulebook import rule
-from ..trial import Trial
+from ..training import holding, parameters_agree, the_rest_agrees
+from ..trial import INPUT_NAMES, Trial
 
 MODULE = ("module",)
 _HEADS = tuple(
@@ -64,19 +67,7 @@ def each_projection_gets_its_own_input(trial: Trial) -> None:
 )
 def parameters_get_their_gradients(trial: Trial) -> None:
     """Every weight and bias of the projections gets the gradient that the definition gives."""
-    subject, inputs = trial.subject, trial.inputs
-    layout, module = subject.layout(inputs), subject.module(inputs)
-    result = trial.run()
-    named = {name: tensor for name, tensor in module.named_parameters() if name in layout.names}
-    found = trial.backward(result, named, inputs)
-    missing = [name for name, gradient in found.items() if gradient is None]
-    if missing:
-        raise Departure(f"no gradient reaches the parameter {missing[0]}", inputs=inputs)
-    gradients = layout.gather({name: gradient for name, gradient in found.items() if gradient is not None})
-    expected = trial.expected_gradients()
-    for name, gradient in gradients.items():
-        near = expected[name]
-        trial.near(f"gradient of {name}", gradient.reshape(near.value.shape), near)
+    parameters_agree(trial, trial.run(), trial.subject.module(trial.inputs), trial.inputs)
 
 
 @rule(
@@ -222,3 +213,157 @@ def changed_parameters_change_the_output(trial: Trial) -> None:
     changed = inputs.changed(parameters=halved)
     subject.layout(inputs).write(module, halved)
     trial.agrees(subject.run(changed, module), changed)
+
+
+@rule(
+    "PROJECTION-010",
+    source="Document 1, section 3: every head has rows of its own in W_q, W_k and W_v and columns in W_o",
+    cases=(PLAIN, Case("one head changed, masked", mask=Mask("random", "BHLS"))),
+    kinds=MODULE,
+    modes=("eval",),
+)
+def parameters_of_a_head_belong_to_it(trial: Trial) -> None:
+    """Other parameters for one head change the output as the definition says, and the weights of no other head."""
+    subject, inputs, drawn = trial.subject, trial.inputs, trial.inputs.parameters
+    if drawn is None or subject.layout(inputs).structure.shared:
+        raise NotApplicable("the heads share their projections")
+    head, width = 1, inputs.case.width
+    rows = slice(head * width, (head + 1) * width)
+    full = {role: tensor.clone() for role, tensor in drawn.full.items()}
+    for role in ("query", "key"):
+        full[role][rows] = full[role][rows].flip(0) * 4
+    full["value"][rows] *= -2
+    changed = inputs.changed(parameters=Drawn(full, drawn.head, drawn.bias))
+    before, after = trial.run(), subject.run(changed, subject.fresh(changed))
+    trial.agrees(after, changed)
+    shape = trial.expectation().truth.weights.shape
+    if before.second is None or after.second is None or before.second.shape != shape:
+        return
+    others = [other for other in range(inputs.case.heads) if other != head]
+    kept = before.second[:, others].detach().double()
+    error = 2 * trial.expectation().weights.allowed[:, others]
+    trial.near("weights of the other heads", after.second[:, others], Near(kept, error), changed)
+
+
+@rule(
+    "PROJECTION-011",
+    source="torch.optim: a step writes into the parameters in place; what was derived from them before is stale",
+    cases=(PLAIN,),
+    kinds=MODULE,
+    modes=("train",),
+    needs={"gradient": ("once", "twice")},
+    dtypes="first",
+)
+def training_steps_reach_all_projections(trial: Trial) -> None:
+    """Two steps of gradient descent change all four projections, and after each output and gradients follow them."""
+    module, start = trial.subject.fresh(trial.inputs), trial.inputs
+    layout = trial.subject.layout(start)
+    parameters = [tensor for name, tensor in module.named_parameters() if name in layout.names]
+    optimizer = torch.optim.SGD(parameters, lr=0.01)
+    inputs = start
+    for step in (1, 2):
+        held = {name: tensor.detach().clone() for name, tensor in module.named_parameters()}
+        result = trial.subject.run(inputs, module)
+        optimizer.zero_grad()
+        foreign(result.output.backward, inputs.upstream.clone())
+        optimizer.step()
+        for name, weight in layout.gather(dict(module.named_parameters())).items():
+            if name.endswith("weight") and torch.equal(weight, layout.gather(held)[name]):
+                raise Departure(f"step {step} leaves {name} as it was", inputs=inputs)
+        inputs = holding(module, trial, start)
+        result = trial.subject.run(inputs, module)
+        trial.agrees(result, inputs)
+        parameters_agree(trial, result, module, inputs, f" after step {step}")
+
+
+@rule(
+    "PROJECTION-012",
+    source="Fine-tuning freezes parameters, and inputs rarely ask for gradients: a path chosen by the first tensor's flag loses the rest",
+    cases=(SMALL,),
+    kinds=MODULE,
+    modes=("train",),
+    needs={"gradient": ("once", "twice")},
+    dtypes="first",
+)
+def frozen_parts_leave_the_other_gradients(trial: Trial) -> None:
+    """Where some parameters, or the inputs, ask for no gradient, all others get theirs unchanged."""
+    layout = trial.subject.layout(trial.inputs)
+    every = dict.fromkeys(layout.names)
+    roles = {role: {slot.name for slot in layout.weights[role]} for role in ROLES}
+    choices = [("no input", set(INPUT_NAMES), set()), ("no parameter", set(), set(every))]
+    choices += [(f"not the {role} projection", set(), names) for role, names in roles.items()]
+    choices += [(f"only the {role} projection", set(INPUT_NAMES), set(every) - names) for role, names in roles.items()]
+    for asking, still, frozen in choices:
+        if frozen == set(every) and still:
+            continue
+        the_rest_agrees(trial, still, frozen, asking)
+
+
+@rule(
+    "PROJECTION-013",
+    source="Modules that are copied or saved before they were ever called: lazily made state, methods bound to the original",
+    cases=(PLAIN,),
+    kinds=MODULE,
+    dtypes="once",
+)
+def copies_made_before_the_first_call_work(trial: Trial) -> None:
+    """A copy made before the first call gives the same bits, and the names in the state_dict never change."""
+    subject, inputs = trial.subject, trial.inputs
+    original = subject.fresh(inputs)
+    names = list(original.state_dict())
+    twin = foreign(copy.deepcopy, original)
+    error = trial.expectation().output.allowed
+    before = subject.run(inputs, twin).output.detach().clone()
+    trial.agrees(subject.run(inputs, twin))
+    after = subject.run(inputs, original).output
+    trial.unchanged("output of the original after its copy was called", after, before, error, inputs)
+    with torch.no_grad():
+        for parameter in original.parameters():
+            parameter.zero_()
+    after = subject.run(inputs, twin).output
+    trial.unchanged("output of a copy after the original was changed", after, before, error, inputs)
+    if list(original.state_dict()) != names:
+        new = set(original.state_dict()) ^ set(names)
+        raise Departure(f"a call changed the names in the state_dict: {', '.join(sorted(new))}", inputs=inputs)
+
+
+@rule(
+    "PROJECTION-014",
+    source="torch.nn.Module.to: a conversion that copies, casts or reorders parameters again each time",
+    cases=(MASKED, PLAIN),
+    kinds=MODULE,
+    dtypes="exact",
+)
+def conversions_there_and_back_change_nothing(trial: Trial) -> None:
+    """After `.double()` and the way back the module gives the bits that it gave before."""
+    subject, inputs = trial.subject, trial.inputs
+    module = subject.fresh(inputs)
+    expected = subject.run(inputs, module).output.detach().clone()
+    wanted = torch_dtype(trial.dtype)
+    foreign(module.double)
+    for name, parameter in module.named_parameters():
+        if parameter.dtype != torch.float64:
+            raise Departure(f"{name} has dtype {parameter.dtype} after .double()", inputs=inputs)
+    foreign(module.to, wanted)
+    foreign(module.to, device=trial.subject.implementation.device, dtype=wanted)
+    found = subject.run(inputs, module).output
+    error = trial.expectation().output.allowed
+    trial.unchanged("output after .double() and back", found, expected, error, inputs)
+
+
+@rule(
+    "PROJECTION-015",
+    source="Batch size or lengths of the first call kept in the module",
+    cases=(PLAIN,),
+    kinds=MODULE,
+    dtypes="first",
+)
+def one_module_serves_every_batch_size(trial: Trial) -> None:
+    """One module serves batches of two, three and one, and other lengths, one after the other."""
+    trial.keep_module()
+    sizes = ((2, 5, 7), (3, 5, 7), (1, 5, 7), (2, 8, 3), (3, 1, 1), (2, 5, 7))
+    for batch, queries, keys in sizes:
+        other = trial.at(
+            vary(trial.case, f"batch {batch}, lengths {queries} and {keys}", batch=batch, queries=queries, keys=keys)
+        )
+        other.agrees(other.run())

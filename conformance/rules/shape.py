@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
 from ..cases import COINCIDING, PLAIN, SQUARE, Case, Mask
 from ..comparing import Departure, require_dtype, require_finite, require_shape
 from ..conventions import CONVENTIONS, declaration, read
-from ..edge import Raised, WrongResult
+from ..edge import Raised, WrongResult, foreign
 from ..rulebook import rule
 from ..trial import Trial
 
@@ -21,11 +23,17 @@ ONES = (
 LENGTHS = tuple(
     Case(f"{queries} queries, {keys} keys", batch=1, heads=2, queries=queries, keys=keys, value_width=5)
     for queries, keys in ((15, 16), (16, 17), (17, 31), (33, 32), (4, 63), (64, 65), (3, 129), (130, 7))
+    + ((31, 15), (32, 64), (63, 33), (65, 5), (3, 127), (2, 128), (127, 3), (128, 2), (129, 4))
 )
 
 LONG = tuple(
     Case(f"{queries} queries, {keys} keys", batch=1, heads=1, queries=queries, keys=keys, value_width=5)
-    for queries, keys in ((2, 257), (260, 3), (1, 511), (2, 1023))
+    for queries, keys in ((2, 255), (2, 256), (2, 257), (255, 3), (256, 2), (257, 3), (260, 3), (1, 511), (2, 1023))
+)
+
+SQUARES = tuple(
+    Case(f"{length} queries and keys", batch=1, heads=1, queries=length, keys=length, value_width=5)
+    for length in (15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
 )
 
 VERY_LONG = tuple(
@@ -142,6 +150,9 @@ def very_long_inputs_are_read_whole(trial: Trial) -> None:
         Case("two axes, masked", leading="", mask=Mask("random", "LS")),
         Case("three axes, B = L = S", leading="B", batch=5, queries=5, keys=5),
         Case("three axes, masked", leading="B", mask=Mask("random", "LS")),
+        Case("three axes, B = H", leading="B", batch=4),
+        Case("five axes, B = H = L", leading="GBH", batch=4, queries=4),
+        Case("five axes, masked", leading="GBH", mask=Mask("random", "LS")),
     ),
     kinds=("kernel",),
 )
@@ -192,3 +203,46 @@ def empty_inputs_of_a_module_give_empty_outputs_or_raise(trial: Trial) -> None:
     except Raised:
         return
     trial.agrees(result)
+
+
+@rule(
+    "SHAPE-015",
+    source="Tails of blocks where both lengths end at one (a known kind of fault: block tails)",
+    cases=SQUARES,
+    thorough=True,
+)
+def equal_lengths_around_blocks_are_read_whole(trial: Trial) -> None:
+    """Every key and query counts where both lengths lie below, at or past a block."""
+    trial.agrees(trial.run())
+
+
+@rule(
+    "SHAPE-016",
+    source="Reports of a backward pass that fails for an empty batch (pytorch/pytorch#195812)",
+    cases=(
+        Case("gradient of no queries", queries=0),
+        Case("gradient of an empty batch", batch=0),
+        Case("gradient of no keys", keys=0),
+    ),
+    dtypes="first",
+    modes=("train",),
+    needs={"gradient": ("once", "twice"), "no_keys": "zeros"},
+)
+def gradients_of_empty_inputs_are_zero(trial: Trial) -> None:
+    """Without queries, keys or batch elements every gradient that arrives is zero, and none is NaN.
+
+    A module may raise for empty inputs, and a result that depends on nothing needs no gradient.
+    """
+    try:
+        result = trial.run()
+    except Raised:
+        if trial.is_module:
+            return
+        raise
+    if not result.output.requires_grad:
+        return
+    sent = list(dict.fromkeys((result.delivered.query, result.delivered.key, result.delivered.value)))
+    loss = result.output.sum()
+    for gradient in foreign(torch.autograd.grad, loss, sent, allow_unused=True):
+        if gradient is not None and bool((gradient != 0).any()):
+            raise Departure("a gradient of empty inputs is not zero", inputs=trial.inputs, ratio=float("inf"))

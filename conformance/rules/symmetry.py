@@ -29,15 +29,19 @@ def _same_within(trial: Trial, what: str, actual: Tensor, other: Tensor, allowed
     cases=(
         Case("three batch elements", batch=3),
         Case("three elements, padded", batch=3, mask=Mask("padding", "B11S")),
+        Case("three elements, a mask each", batch=3, mask=Mask("random", "B1LS")),
     ),
 )
 def batch_elements_do_not_see_each_other(trial: Trial) -> None:
-    """Changing all other batch elements changes no bit of this one."""
+    """Changing all other batch elements, their masks included, changes no bit of this one."""
     inputs = trial.inputs
     first = trial.run()
     for kept in (0, inputs.query.shape[0] - 1):
         keep = (torch.arange(inputs.query.shape[0]) == kept).reshape(-1, *[1] * (inputs.query.dim() - 1))
         changed = inputs.changed(**{name: torch.where(keep, t, t * -2 + 1) for name, t in _qkv(inputs).items()})
+        if inputs.allowed is not None:
+            own = (torch.arange(inputs.allowed.shape[0]) == kept)[:, None, None, None]
+            changed = changed.changed(allowed=inputs.allowed | ~own)
         second = trial.run(changed)
         allowed = trial.expectation().output.allowed[kept]
         trial.unchanged(
@@ -224,3 +228,97 @@ def query_key_and_value_keep_their_parts(trial: Trial) -> None:
     if inputs.key.shape == inputs.query.shape:
         turned = inputs.changed(query=inputs.key, key=inputs.query)
         trial.agrees(trial.run(turned), turned)
+
+
+@rule(
+    "SYMMETRY-010",
+    source="elements that are told apart by their place in the batch",
+    cases=(Case("four batch elements", batch=4), Case("four elements, padded", batch=4, mask=Mask("padding", "B11S"))),
+)
+def order_of_batch_elements_does_not_matter(trial: Trial) -> None:
+    """Batch elements in another order give their outputs in that order, up to rounding."""
+    inputs = trial.inputs
+    order = torch.tensor([2, 0, 3, 1])
+    changed = inputs.changed(**{name: tensor[order] for name, tensor in _qkv(inputs).items()})
+    if inputs.allowed is not None:
+        changed = changed.changed(allowed=inputs.allowed[order])
+    expected, allowed = trial.run().output[order], trial.expectation().output.allowed[order]
+    _same_within(
+        trial, "output for the elements in another order", trial.run(changed).output, expected, allowed, changed
+    )
+
+
+@rule(
+    "SYMMETRY-011",
+    source="heads that are told apart by their number (a slope or a scale per head)",
+    cases=(PLAIN, Case("four heads, a mask each", mask=Mask("random", "1HLS"))),
+    kinds=("kernel",),
+)
+def order_of_heads_does_not_matter(trial: Trial) -> None:
+    """Heads in another order give their outputs in that order, up to rounding."""
+    inputs = trial.inputs
+    order = torch.tensor([2, 0, 3, 1])
+    changed = inputs.changed(**{name: tensor[:, order] for name, tensor in _qkv(inputs).items()})
+    if inputs.allowed is not None:
+        changed = changed.changed(allowed=inputs.allowed[:, order])
+    expected, allowed = trial.run().output[:, order], trial.expectation().output.allowed[:, order]
+    _same_within(trial, "output for the heads in another order", trial.run(changed).output, expected, allowed, changed)
+
+
+_BACKWARD = {"gradient": ("once", "twice"), "inputs": "cross"}
+
+
+@rule(
+    "SYMMETRY-012",
+    source="gradients that are clipped or normalised over the whole batch",
+    cases=(
+        Case("gradients of three elements", batch=3),
+        Case("gradients, masked", batch=3, mask=Mask("random", "B1LS")),
+    ),
+    modes=("train",),
+    needs=_BACKWARD,
+)
+def gradients_of_batch_elements_do_not_see_each_other(trial: Trial) -> None:
+    """Making all other batch elements and their upstream gradients much larger changes no gradient of this one."""
+    inputs = trial.inputs
+    first = trial.input_gradients(trial.run())
+    keep = (torch.arange(inputs.query.shape[0]) == 1).reshape(-1, *[1] * (inputs.query.dim() - 1))
+    names = ("value", "upstream")
+    changed = inputs.changed(**{name: torch.where(keep, t, t * -32 + 1) for name, t in _named(inputs, names).items()})
+    second = trial.input_gradients(trial.run(changed), changed)
+    expected = trial.expected_gradients()
+    for name, gradient in first.items():
+        _gradient_unchanged(trial, f"gradient of the {name} of batch element 1", second[name][1], gradient[1],
+                            expected[name].allowed[1], changed)  # fmt: skip
+
+
+def _named(inputs: Inputs, names: tuple[str, ...]) -> dict[str, Tensor]:
+    return {name: getattr(inputs, name) for name in names}
+
+
+def _gradient_unchanged(
+    trial: Trial, what: str, actual: Tensor, before: Tensor, allowed: Tensor, inputs: Inputs
+) -> None:
+    """Compare gradients bit for bit, or within both allowances where the backward pass is not deterministic."""
+    if trial.capabilities.deterministic == "yes":
+        trial.unchanged(what, actual, before, allowed, inputs)
+    else:
+        _same_within(trial, what, actual, before, allowed, inputs)
+
+
+@rule(
+    "SYMMETRY-013",
+    source="gradients that are clipped or normalised over rows",
+    cases=(PLAIN, MASKED),
+    modes=("train",),
+    needs=_BACKWARD,
+)
+def gradients_of_queries_do_not_see_each_other(trial: Trial) -> None:
+    """Making the upstream gradient of all other rows much larger changes no bit of a query's gradient."""
+    inputs = trial.inputs
+    first = trial.input_gradients(trial.run())["query"][..., 1, :]
+    keep = (torch.arange(inputs.upstream.shape[-2]) == 1)[:, None]
+    changed = inputs.changed(upstream=torch.where(keep, inputs.upstream, inputs.upstream * -64 + 1))
+    second = trial.input_gradients(trial.run(), changed)["query"][..., 1, :]
+    allowed = trial.expected_gradients()["query"].allowed[..., 1, :]
+    _gradient_unchanged(trial, "gradient of query 1", second, first, allowed, changed)

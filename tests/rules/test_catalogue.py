@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -13,19 +14,50 @@ from attention_conformance.rulebook import RETIRED, Rule, catalogue, families, g
 
 RULES = tuple(catalogue().values())
 
+IDS = Path(__file__).with_name("ids.txt")
+"""Every id that was ever given, one a line."""
+
+_NOT_PRESENT = re.compile(
+    r"\b(should|must|shall|will|would|ought|has to|have to|needs? to|is to|are to|is expected|are expected|"
+    r"verif(y|ies)|checks?|ensures?|tests?|make sure)\b",
+    re.IGNORECASE,
+)
+_PAST = re.compile(r"(?<!as they )(?<!as it )(?<!that it )\b(were|did|had|has been|have been)\b")
+
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_is_a_sentence_with_a_source_and_cases(rule: Rule) -> None:
     assert re.fullmatch(r"[A-Z]+-\d{3}", rule.id)
     assert rule.id not in RETIRED
     assert rule.sentence.endswith(".")
-    assert not re.search(r"\b(should|must|shall|test that|tests that|will)\b", rule.sentence, re.IGNORECASE)
+    assert rule.sentence[0].isupper() or rule.sentence.startswith("torch.")
+    assert not _NOT_PRESENT.search(rule.sentence)
+    assert not _PAST.search(rule.sentence)
     assert rule.sentence.count(". ") == 0
+    assert len(rule.sentence) <= 200
     assert rule.source.strip()
+    assert not rule.source.endswith(".")
     assert rule.cases
     assert set(rule.needs) <= set(FIELDS)
     assert set(rule.depends) <= set(CONVENTIONS)
     assert rule.dtypes in ("all", "exact", "wide", "first", "once")
+
+
+def test_no_id_is_ever_lost_or_given_again() -> None:
+    ever = IDS.read_text(encoding="utf-8").split()
+    assert ever == sorted(set(ever))
+    lost = set(ever) - set(catalogue()) - RETIRED
+    assert not lost, f"{sorted(lost)} are gone: enter them in RETIRED, where nobody gives them again"
+    assert not RETIRED & set(catalogue())
+    assert set(ever) >= RETIRED
+    new = set(catalogue()) - set(ever)
+    assert not new, f"{sorted(new)} are new: enter them in {IDS.name}, so that they stay what they are"
+
+
+def test_a_retired_id_cannot_be_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attention_conformance.rulebook.RETIRED", frozenset({"MASK-001"}))
+    with pytest.raises(UnknownRule, match="the id MASK-001 is given twice or retired"):
+        catalogue.__wrapped__()
 
 
 def test_names_of_cases_are_unique_within_a_rule() -> None:

@@ -19,6 +19,7 @@ FAMILIES = (
     "CAUSAL",
     "WEIGHTS",
     "GRADIENT",
+    "IDENTITY",
     "NUMERIC",
     "SYMMETRY",
     "PURITY",
@@ -26,6 +27,8 @@ FAMILIES = (
     "PROJECTION",
     "ERRORS",
     "OPTIONS",
+    "PORTABILITY",
+    "SEARCH",
 )
 
 EMPTY = "empty (fully masked) rows"

@@ -124,7 +124,7 @@ def weights_missing_without_gradient(
     return output, weights if torch.is_grad_enabled() else None
 
 
-@mutants.add("WEIGHTS", "SHAPE", kind=WEIGHTS)
+@mutants.add("WEIGHTS", "SHAPE", kind=WEIGHTS, second="weights")
 def weights_missing(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
     """Returns the output alone and declares that weights come second."""
     return attend(query, key, value, mask)[0]
