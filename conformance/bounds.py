@@ -97,7 +97,7 @@ def forward(
     common = 4 * unit.normaliser * (level.abs() + largest.abs())
     mean = (weights * score).sum(-1, keepdim=True)
     sum_error = rounds(keys, unit.normaliser)
-    weight = weights * (score + mean + sum_error + 3 * unit.weights + common) + unit.smallest * truth.allowed
+    weight = weights * (score + mean + sum_error + 3 * unit.weights + common) + unit.smallest * truth.allowed.double()
     magnitude = weights @ problem.value.abs()
     spread = _spread(weights * score, problem.value, truth.output)
     output = spread + (2 * unit.weights + 2 * sum_error + common) * magnitude + 2 * unit.output * truth.output.abs()

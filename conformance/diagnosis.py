@@ -125,6 +125,9 @@ class Diagnostician:
         return texts
 
     def _searched(self, trial: Trial, inputs: Inputs, search: Search) -> list[str]:
+        stagnated = measuring.stagnation(search.observed)
+        if stagnated is not None:
+            return [stagnated]
         found, first = _best(search, search.table), search
         for other in _again(trial, inputs, search):
             if other.observed.any_departs:

@@ -130,7 +130,8 @@ def process_state_kept() -> Iterator[None]:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(grad)
         if torch.get_default_device() != device:
-            torch.set_default_device(device)
+            # None also takes away the mode that intercepts every call of torch and keeps it from its fast paths.
+            torch.set_default_device(None if device.type == "cpu" else device)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
         if torch.get_float32_matmul_precision() != precision:

@@ -128,7 +128,8 @@ class Expectation:
     @cached_property
     def _forward(self) -> bounds.Allowed:
         scale = abs(self.problem.scale)
-        exact = self.inputs.case.values in EXACT_SCORES and (scale == 0 or math.log2(scale).is_integer())
+        # Sound code may also give query and key the root of the scale each: that has to be a power of two as well.
+        exact = self.inputs.case.values in EXACT_SCORES and (scale == 0 or math.log2(scale) % 2 == 0)
         return bounds.forward(self.problem, self.truth, self._unit, carried=self.carried, exact_scores=exact)
 
     @cached_property

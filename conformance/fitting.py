@@ -29,21 +29,28 @@ def fit(case: Case, implementation: Implementation) -> Case | Excluded:
 def _adapted(case: Case, own: Capabilities, module: bool) -> Case:
     width = case.width
     if not isinstance(own.widths, str):
-        width = min(own.widths, key=lambda accepted: (abs(accepted - case.width), accepted))
+        accepted_widths = [w for w in own.widths if case.values != "needles" or _codes(w)]
+        width = min(accepted_widths, key=lambda accepted: (abs(accepted - case.width), accepted))
     value_width = case.value_width
     if module or own.value_width == "same":
         value_width = width
     keys = case.queries if own.inputs == "self" else case.keys
+    if case.values == "needles":
+        keys = min(keys, width)
     if own.inputs == "self" and (case.queries == 0 or case.keys == 0):
         keys = 0
     queries = keys if own.inputs == "self" else case.queries
     shared = "qkv" if own.inputs == "self" else case.shared
+    if shared in ("qkv", "kv"):
+        value_width = width
     changed = {"width": width, "value_width": value_width, "queries": queries, "keys": keys, "shared": shared}
     same = all(getattr(case, name) == value for name, value in changed.items())
     return case if same else replace(case, **changed)  # type: ignore[arg-type]
 
 
 def _excluded(case: Case, own: Capabilities, module: bool) -> str | None:
+    if case.values == "needles" and not isinstance(own.widths, str) and not any(_codes(width) for width in own.widths):
+        return "widths"
     if case.leading != "BH" and (module or own.layout != "...LD"):
         return "layout"
     if case.broadcast and (own.leading == "equal" or own.layout != "...LD"):
@@ -78,3 +85,8 @@ def _excluded_mask(case: Case, own: Capabilities, module: bool) -> str | None:
     if case.may_have_empty_rows and own.empty_row == "error":
         return "empty_row"
     return None
+
+
+def _codes(width: int) -> bool:
+    """Say whether keys of this width can be coded: Hadamard's matrices here are as wide as a power of two."""
+    return width & (width - 1) == 0

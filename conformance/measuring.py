@@ -22,16 +22,18 @@ def named(observed: Observed, trial: Trial) -> list[str]:
     """Return what was measured, in words; empty where nothing fits."""
     if observed.names != ("output",) or observed.actual["output"].shape != observed.expected["output"].value.shape:
         return []
-    measures = (_stagnation(observed), _factor(observed), _temperature(observed), _row_factors(observed))
+    measures = (_factor(observed), _temperature(observed), _row_factors(observed))
     for text in (*measures, *_roundings(observed, trial.capabilities.precision)):
         if text:
             return [text]
     return []
 
 
-def _stagnation(observed: Observed) -> str | None:
+def stagnation(observed: Observed) -> str | None:
     """Say whether sums of equal terms stop where the next term no longer changes a 16-bit number."""
     case, most = observed.make({}).case, {"bf16": 256, "fp16": 2048}.get(observed.dtype, 0)
+    if observed.names != ("output",):
+        return None
     actual, truth = observed.actual["output"], observed.expected["output"].value
     if not most or case.keys <= most or not bool((truth == truth.flatten()[0]).all()):
         return None
@@ -165,12 +167,6 @@ def _as_if(low: str, own: str) -> Units:
 
 
 def _stages(tight: Units, low: str, unit: float) -> Iterator[tuple[str, Units]]:
-    told = {
-        "weights": "weights",
-        "output": "output",
-        "exponent": "exponentials",
-        "scores": "scores",
-        "inputs": "query, key or scale",
-    }
+    told = {"inputs": "query, key or scale", "scores": "scores", "weights": "weights", "output": "output"}
     for stage, words in told.items():
         yield f"{stage}_rounded_to_{low.replace(' ', '_')}: The {words} are rounded to {low}. Keep the working dtype.", replace(tight, **{stage: max(unit, getattr(tight, stage))})  # fmt: skip

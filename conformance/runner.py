@@ -142,9 +142,7 @@ class Examination:
             rule, dtype, Outcome.FAILED, text, case=trial.case.name, ratio=departure.ratio, diagnosis=diagnosis
         )
 
-    def _diagnosed(
-        self, rule: Rule, trial: Trial, departure: Departure
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _diagnosed(self, rule: Rule, trial: Trial, departure: Departure) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return which known faults explain a departure and, where none does, what it needs to show."""
         try:
             diagnosis = self._diagnostician.of_departure(rule, trial, departure)

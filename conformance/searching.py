@@ -21,6 +21,7 @@ from .errors import ConformanceError
 from .expectations import allowed_of
 from .fitting import Excluded, fit
 from .implementation import Implementation
+from .rulebook import catalogue, conventions_of
 from .trial import Trial
 from .values import EXACT_SCORES
 
@@ -249,6 +250,17 @@ def worth_judging(trial: Trial) -> bool:
     return bool((scores <= LARGEST_SCORE_ERROR).all())
 
 
+def excused_conventions(trial: Trial) -> frozenset[str]:
+    """Return the conventions that the implementation knowingly does not keep: its deviations cover their rules."""
+    implementation = trial.subject.implementation
+    rules = catalogue()
+    return frozenset(
+        rules[entry.rule].convention or ""
+        for entry in implementation.deviations
+        if entry.rule in rules and entry.applies(trial.dtype, implementation.device, torch.__version__)
+    )
+
+
 # The search
 
 
@@ -294,6 +306,7 @@ class _Hunt:
     """Judges one example at a time and remembers the last that failed, which is the smallest once all is over."""
 
     def __init__(self, trial: Trial, judge: Judge) -> None:
+        self.excused = excused_conventions(trial)
         self.trial, self.judge = trial, judge
         self.find: Find | None = None
         self.judged = 0
@@ -338,6 +351,8 @@ class _Hunt:
         fitted = fit(replace(case, draw=self.trial.case.draw), self.trial.subject.implementation)
         if isinstance(fitted, Excluded):
             self.passed_over = fitted.capability
+            return None
+        if self.excused & set(conventions_of((fitted,))):
             return None
         other = Trial(self.trial.subject, fitted)
         return other if worth_judging(other) else None

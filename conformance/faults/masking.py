@@ -18,6 +18,10 @@ def _has_mask(call: Call) -> bool:
     return call.inputs.allowed is not None
 
 
+def _hides(call: Call) -> bool:
+    return call("allowed") is not None
+
+
 def _of(change: Callable[[Call, Tensor], Tensor | None]) -> Stages:
     """The mask (b, h, l, s) is changed before it is used."""
 
@@ -204,17 +208,8 @@ def _nan_blocks(size: int) -> Stages:
     return {"spread": stage}
 
 
-MASK = where(
-    _has_mask,
-    Fault("mask_ignored", "The mask is ignored.", "Hide the keys that it does not allow.", one(mask=_none)),
-    Fault(
-        "bool_mask_inverted", "The mask is read the wrong way round: what is to attend is hidden.",
-        "Attend where it is true (or declare mask_means='hide').", lambda call: (_of(lambda c, own: ~own),),
-    ),
-    Fault(
-        "bool_mask_added_as_0_1", "The mask is added to the scores as numbers.", "Fill the scores where it is zero.",
-        one(bias=_added_numbers, mask=_none),
-    ),
+FILL = where(
+    _hides,
     Fault(
         "masked_score_zero", "Hidden scores become zero (the scores are multiplied by the mask), and a hidden key still weighs.",
         "Fill hidden scores with -inf.", lambda call: (_fill(0.0), _fill(1e-9)),
@@ -233,6 +228,19 @@ MASK = where(
     Fault(
         "mask_after_softmax_renormalised_loosely", "The mask is applied after the softmax and what remains is divided by its sum plus a small number.",
         "Mask the scores before the softmax.", each(_after_renormalised, 0.0, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-9),
+    ),
+)  # fmt: skip
+
+MASK = where(
+    _has_mask,
+    Fault("mask_ignored", "The mask is ignored.", "Hide the keys that it does not allow.", one(mask=_none)),
+    Fault(
+        "bool_mask_inverted", "The mask is read the wrong way round: what is to attend is hidden.",
+        "Attend where it is true (or declare mask_means='hide').", lambda call: (_of(lambda c, own: ~own),),
+    ),
+    Fault(
+        "bool_mask_added_as_0_1", "The mask is added to the scores as numbers.", "Fill the scores where it is zero.",
+        one(bias=_added_numbers, mask=_none),
     ),
     Fault(
         "mask_read_as_contiguous", "The strides of the mask are ignored: it is read as if it were contiguous.",
@@ -565,4 +573,4 @@ GRADIENT = where(
 )  # fmt: skip
 """What shows in gradients only."""
 
-FAULTS: tuple[Fault, ...] = (*EMPTY, *CAUSAL, *WINDOW, *MASK)
+FAULTS: tuple[Fault, ...] = (*EMPTY, *CAUSAL, *WINDOW, *MASK[:2], *FILL, *MASK[2:])

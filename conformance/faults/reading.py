@@ -112,6 +112,13 @@ def _one_changed(position: int, change: Callable[[Tensor], Tensor]) -> Stages:
     return {"prepare": stage}
 
 
+def _all_changed(positions: tuple[int, ...], change: Callable[[Tensor], Tensor]) -> Stages:
+    def stage(call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(change(tensor) if at in positions else tensor for at, tensor in enumerate(tensors))
+
+    return {"prepare": stage}
+
+
 def _viewed(tensor: Tensor) -> Tensor:
     """(B, H, L, E) laid out as (B, L, H, E) and viewed as (B, H, L, E)."""
     return tensor.transpose(-3, -2).reshape(tensor.shape)
@@ -180,6 +187,14 @@ HEADS = (
         "output_heads_viewed_not_transposed", "Output of (B, L, H, E) is viewed as (B, H, L, E).", "Transpose it in place of viewing.",
         lambda call: (_spread(lambda c, output: _viewed(output)), _spread(lambda c, output: output.reshape(*output.shape[:-3], output.shape[-2], output.shape[-3], output.shape[-1]).transpose(-3, -2))),
         lambda call: not call.module and call.inputs.query.dim() >= 4,
+    ),
+    Fault(
+        "inputs_viewed_not_transposed", "An input of (B, L, H, D) is viewed as (B, H, L, D).", "Transpose it in place of viewing.",
+        of(*(_all_changed(chosen, _viewed) for chosen in ((0, 1, 2), (1, 2), (0,), (1,), (2,)))), _has_heads,
+    ),
+    Fault(
+        "axes_of_size_one_squeezed", "Axes of size one are squeezed out of the output.", "Keep every axis.",
+        of(_spread(lambda c, output: output.squeeze()), _spread(lambda c, output: output.squeeze(0))), lambda call: not call.module,
     ),
     Fault(
         "head_order_changed", "The heads of the output are in another order.", "Write head h to head h.",

@@ -123,6 +123,10 @@ def _dropped_small(least: float) -> Stages:
     return {"weigh": lambda call, weights: torch.where(weights < least, 0.0, weights)}
 
 
+def _narrow(kind: torch.dtype) -> Stages:
+    return {"weigh": lambda call, weights: weights.to(kind).double()}
+
+
 def _steps(count: int) -> Stages:
     return {"weigh": lambda call, weights: torch.round(weights * count) / count}
 
@@ -229,6 +233,12 @@ FAULTS = (
     ),
     Fault(
         "small_weights_dropped", "Small weights are set to zero.", "Keep every weight.", each(_dropped_small, 0.1, 0.05, 0.01, 1e-3, 1e-4),
+    ),
+    Fault(
+        "weights_rounded_to_8_bits",
+        "The weights pass through 8 bits.",
+        "Keep the precision of the working dtype.",
+        each(_narrow, torch.float8_e4m3fn, torch.float8_e5m2),
     ),
     Fault(
         "weights_quantised",

@@ -45,13 +45,21 @@ TOLD = (
     Told("instances_share_parameters", "Two instances share {0}.", "Make parameters in __init__.", "PROJECTION-008", r"share the parameter (\S+)"),
     Told("copy_shares_parameters", "A copy shares parameters with the original.", "Copy them.", "PROJECTION-006", r"of the original after"),
     Told("dtype_not_followed", "Something stays in the dtype in which it was made.", "Register constants as buffers, or make them like the input.", "PROJECTION-007", r"after \.to"),
+    # Other ways to call
+    Told("compiled_path_differs", "The result differs when it is compiled or exported.", "Take one path, or hold both to the same tests.", "PORTABILITY-00[123]", ""),
+    Told("vmap_differs", "The result differs under vmap.", "Map query, key, value and mask alike.", "PORTABILITY-004", ""),
+    Told("inference_path_differs", "The result differs under inference_mode.", "Take one path, or hold both to the same tests.", "PORTABILITY-005", ""),
+    Told("autocast_differs", "The result under autocast is further off than its dtype explains.", "Keep softmax and sums in fp32.", "PORTABILITY-006", ""),
+    Told("forward_mode_wrong", "The derivative in forward mode is wrong.", "Derive the jvp anew, or leave it out.", "PORTABILITY-007", ""),
+    Told("functional_gradient_wrong", "The gradient by torch.func differs.", "Keep state out of forward and backward.", "PORTABILITY-00[89]", ""),
     # NaN
     Told("nan_hidden", "A NaN in a query gives numbers.", "Let NaN pass.", "NUMERIC-012", ""),
 )  # fmt: skip
 
 HINTS = (
+    Told("state_of_earlier_calls_kept", "The result depends on the calls before it.", "Keep no mask, length, dtype or value from one call to the next.", "PURITY-00[38]|PURITY-01[14]|CAUSAL-005", ""),
     Told("{0}_gradient_missing", "No gradient reaches the {0}.", "Keep it in the graph: no detach(), .data or item() on the way.", ".*", r"no gradient (?:reaches|is left in) the (?:parameter )?([\w.]+?)(?: when it alone asks for one)?$"),
-    Told("output_detached", "The {0} carries no graph.", "Compute it with gradients enabled, without detach().", ".*", r"the (\w+) does not require a gradient although"),
+    Told("result_detached", "The {0} is returned without its graph.", "Compute it with gradients enabled, without detach().", ".*", r"the (\w+) does not require a gradient although"),
     Told("not_deterministic", "The same call gives other bits.", "Sum in a fixed order and draw nothing (or declare deterministic='no').", "PURITY-002|PURITY-009", r"again"),
     Told("second_order_gradient_wrong", "The second derivative is wrong.", "Differentiate through what the backward pass saved (or declare gradient='once').", "GRADIENT-\\d+", r"second derivative of"),
     Told("dropout_differs_in_backward", "The backward pass drops other weights, or scales them otherwise, than the forward pass.", "Save the dropped weights.", "OPTIONS-012", ""),
@@ -68,6 +76,7 @@ HINTS = (
 """What the rule shows where nothing more exact explains the failure."""
 
 RAISED = (
+    Told("output_of_another_shape", "The output has another shape than the definition's.", "Return (..., L, E), axes of size one included.", ".*", r"Mismatch in shape: grad_output|grad_outputs?\[0\] has a shape"),
     Told("fill_does_not_fit_the_dtype", "The fill of hidden scores does not fit the dtype.", "Fill with -inf, or with torch.finfo(dtype).min.", ".*", r"without overflow"),
     Told("mask_kind_refused", "A mask of this kind is refused.", "Accept it, or declare the kinds that are (mask=...).", "MASK-\\d+|PURITY-\\d+", r"(?i)mask"),
     Told("cannot_be_copied", "The module cannot be copied or pickled after a call.", "Keep no graph, lambda or handle as an attribute.", "PROJECTION-006", r"(?i)deepcopy|pickle|leaf|lambda|copy"),

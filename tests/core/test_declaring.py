@@ -160,7 +160,7 @@ def test_an_undeclared_convention_costs_one_failure(target: Any, rule: str, decl
     failed = [r for r in check(target, dtypes=("fp32",)) if r.outcome in (Outcome.FAILED, Outcome.ERROR)]
     assert [record.rule for record in failed] == [rule]
     ((name, answer),) = declaration.items()
-    assert failed[0].diagnosis == (f"declare {name}={answer!r}",)
+    assert failed[0].diagnosis[0] == f"declare {name}={answer!r}"
     leading = {"leading": "equal"} if target is other_axes else {}
     assert not [str(r.key) for r in check(target, dtypes=("fp32",), **declaration, **leading) if r.bad]
 

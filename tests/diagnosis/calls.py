@@ -23,6 +23,7 @@ def _case(name: str, **changes: object) -> Case:
 
 KERNELS: tuple[tuple[Case, Setting], ...] = (
     (_case("plain"), Setting()),
+    (_case("one batch element", batch=1), Setting()),
     (_case("square", queries=12, keys=12, value_width=8), Setting()),
     (_case("sharp", values="sharp"), Setting()),
     (_case("scores of 120", values="scores 120", width=16), Setting()),

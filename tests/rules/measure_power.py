@@ -6,7 +6,8 @@ Thorough rules are tried on other mutants too until a few are found that they re
 ...` measures some mutants by every rule, prints what rejects them and writes nothing.
 
 `power.json` holds for each mutant one rule and dtype that rejects it, with the case, the ratio of error to bound (null
-where nothing was measured) and the tier; `dtypes` adds each dtype in which it is caught with the rule and the ratio
+where nothing was measured), the known faults that this record names (`named`) and that most records point to, and the
+tier; `dtypes` adds each dtype in which it is caught with the rule and the ratio
 there. `rules_caught.json` holds for each rule some mutants that it rejects.
 """
 
@@ -68,6 +69,12 @@ class Rejection:
     dtype: str | None
     ratio: float | None
     case: str | None = None
+    diagnosis: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Names of the faults, and declarations, that the record points to."""
+        return tuple(text if text.startswith("declare ") else text.split(":")[0] for text in self.diagnosis)
 
     @property
     def rounded(self) -> float | str | None:
@@ -90,7 +97,9 @@ def rejections(name: str, tier: str = "thorough", select: tuple[str, ...] = ()) 
     mutant = POPULATION[name]
     records = check(mutant.target, tier=tier, select=select, **mutant.capabilities)
     return name, tuple(
-        Rejection(r.rule, r.dtype, r.ratio, r.case) for r in records if r.outcome in (Outcome.FAILED, Outcome.ERROR)
+        Rejection(r.rule, r.dtype, r.ratio, r.case, r.diagnosis)
+        for r in records
+        if r.outcome in (Outcome.FAILED, Outcome.ERROR)
     )
 
 
@@ -107,24 +116,25 @@ def by_rule(task: tuple[str, str]) -> tuple[str, tuple[Rejection, ...]]:
     return name, tuple(rejection for rejection in found if rejection.rule == rule)
 
 
-def rejects(name: str, rule: str, dtype: str | None, seed: int = 0) -> bool:
-    """Judge one mutant by one rule in one dtype and say whether that very rule rejects it.
+def judged(name: str, rule: str, dtype: str | None, seed: int = 0) -> Rejection | None:
+    """Judge one mutant by one rule in one dtype and return the rejection by that very rule, if it does reject it.
 
     Some mutants draw from the global generator, which starts from `seed` here and is put back.
     """
-    mutant, select = POPULATION[name], [rule, *([dtype] if dtype else [])]
+    select = (rule, *([dtype] if dtype else []))
     with process_state_kept():
         torch.manual_seed(seed)
-        records = list(check(mutant.target, tier="thorough", select=select, **mutant.capabilities))
-    return any(r.rule == rule and r.outcome in (Outcome.FAILED, Outcome.ERROR) for r in records)
+        found = rejections(name, select=select)[1]
+    return next((rejection for rejection in found if rejection.rule == rule), None)
 
 
 def confirmed(task: tuple[str, tuple[Rejection, ...]]) -> Rejection | None:
     """Return the first rejection of a mutant that its rule repeats alone, whatever the seed and the calls before."""
     name, candidates = task
     for found in candidates:
-        if all(rejects(name, found.rule, found.dtype, seed) for seed in (0, 1, 2, 0)):
-            return found
+        again = [judged(name, found.rule, found.dtype, seed) for seed in (0, 1, 2, 0)]
+        if all(rejection is not None for rejection in again):
+            return again[0]
     return None
 
 
@@ -258,6 +268,8 @@ def entry(found: Rejection, rejected: Iterable[Rejection], order: Iterable[Rejec
         "dtype": found.dtype,
         "ratio": found.rounded,
         "case": found.case,
+        "named": list(found.named),
+        "points_to": [name for name, _ in Counter(name for each in rejected for name in each.named).most_common(3)],
         "tier": "thorough" if all(rejection.thorough for rejection in rejected) else "default",
         "dtypes": {dtype: {"rule": each.rule, "ratio": each.rounded} for dtype, each in sorted(dtypes.items())},
     }

@@ -8,7 +8,7 @@ from attention_conformance.rulebook import catalogue
 from tests.zoo.mutant import KINDS
 
 from .coverage import BY_HAND, KEYS, NAMED, PROBES, PROPERTIES, REPORTS, markdown, table
-from .measure_power import POPULATION, rejects
+from .measure_power import POPULATION, judged
 
 NOT_JUDGED = 12
 """How many of the keys may have no rule at all."""
@@ -53,7 +53,7 @@ def test_the_table_is_printed_whole() -> None:
 def test_what_was_entered_by_hand_is_true(key: str) -> None:
     entry = BY_HAND[key]
     for name in entry.mutants:
-        assert any(rejects(name, rule, None) for rule in entry.rules), f"{key}: none of {entry.rules} rejects {name}"
+        assert any(judged(name, rule, None) for rule in entry.rules), f"{key}: none of {entry.rules} rejects {name}"
 
 
 @pytest.mark.slow
@@ -61,4 +61,4 @@ def test_what_was_entered_by_hand_is_true(key: str) -> None:
 def test_each_mutant_of_the_table_is_rejected_by_a_rule_that_stands_beside_it(name: str) -> None:
     for key, entry in table().items():
         if name in entry.mutants:
-            assert any(rejects(name, rule, None) for rule in entry.rules), key
+            assert any(judged(name, rule, None) for rule in entry.rules), key
