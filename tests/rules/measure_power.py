@@ -49,6 +49,8 @@ B = TypeVar("B")
 FOLDER = Path(__file__).parent
 POWER = FOLDER / "power.json"
 CAUGHT = FOLDER / "rules_caught.json"
+PRINTED = FOLDER.parents[1] / "conformance" / "report" / "caught.json"
+"""What `attention-conformance rules ID` prints of the faults that a rule catches."""
 KEPT = 5
 """How many mutants are remembered for each rule."""
 TRIED = 40
@@ -290,6 +292,11 @@ def caught_table(table: Measured, bench: Bench) -> dict[str, dict[str, str | Non
     return result
 
 
+def printed(caught: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Return the sentences of the faults that each rule catches."""
+    return {rule: [POPULATION[name].fault for name in names] for rule, names in caught.items()}
+
+
 def with_thorough_rules(table: Measured, bench: Bench) -> dict[str, tuple[Rejection, ...]]:
     """Return the table with what the thorough rules reject of the mutants that the default tier rejects already.
 
@@ -355,6 +362,7 @@ def main() -> None:
     power, caught = power_table(table, bench), caught_table(table, bench)
     _write(POWER, power)
     _write(CAUGHT, caught)
+    _write(PRINTED, printed(caught))
     for mutant in MUTANTS:
         if mutant.name not in power:
             print(f"no rule rejects {mutant.name} ({', '.join(mutant.families)}): {mutant.fault}")

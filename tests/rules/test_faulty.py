@@ -9,10 +9,11 @@ import json
 
 import pytest
 
+from attention_conformance.report.catalogue import caught_faults
 from attention_conformance.rulebook import catalogue
 from tests.zoo.faulty import MUTANTS
 
-from .measure_power import CAUGHT, POWER, judged, rejections
+from .measure_power import CAUGHT, POWER, judged, printed, rejections
 
 _CALLS = "no case calls it so: "
 NOT_CAUGHT: dict[str, str] = {
@@ -53,3 +54,7 @@ def test_the_tables_cover_the_population_and_the_catalogue() -> None:
     assert set(TABLE) | set(NOT_CAUGHT) == {mutant.name for mutant in MUTANTS}
     assert not set(TABLE) & set(NOT_CAUGHT)
     assert set(BY_RULE) == set(catalogue())
+
+
+def test_what_is_printed_of_a_rule_is_what_was_measured() -> None:
+    assert caught_faults() == {rule: tuple(faults) for rule, faults in printed(json.loads(CAUGHT.read_text())).items()}
