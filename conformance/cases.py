@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 
@@ -91,6 +91,19 @@ def vary(case: Case, name: str, **changes: Any) -> Case:
     """Return `case` under another name with some fields changed."""
     return replace(case, name=name, **changes)
 
+
+def source_of(thing: Case | Mask) -> str:
+    """Return the expression that makes a case or a mask, without the fields that have their default."""
+    parts = []
+    for entry in fields(thing):
+        value = getattr(thing, entry.name)
+        if entry.default is MISSING or value != entry.default:
+            parts.append(f"{entry.name}={source_of(value) if isinstance(value, Mask) else repr(value)}")
+    return f"{type(thing).__name__}({', '.join(parts)})"
+
+
+FOUND = "found"
+"""Name of a case that was not written here but found by a search."""
 
 PLAIN = Case("all sizes differ")
 SQUARE = Case("lengths equal", queries=6, keys=6, value_width=8)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from . import reproduction
+from .cases import FOUND, source_of
 from .comparing import Departure
 from .edge import Raised, WrongResult
 from .errors import UnknownParameters
 from .inputs import Inputs
 from .records import Record
 from .rulebook import Rule
-from .searching import FOUND, source_of
 from .trial import Trial
 
 FOREIGN = (Raised, WrongResult, UnknownParameters)

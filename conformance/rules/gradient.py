@@ -12,9 +12,9 @@ from ..comparing import Departure, require_equal, require_finite
 from ..conventions import ALL_KINDS, TRIANGLES
 from ..edge import foreign
 from ..expectations import Near
+from ..experiments.second_order import canonical, second_derivatives
 from ..memory import place
 from ..rulebook import rule
-from ..second_order import canonical, second_derivatives
 from ..trial import INPUT_NAMES, Trial
 
 DIFFERENTIABLE = {"gradient": ("once", "twice")}

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ..cases import PLAIN, SQUARE, Case, vary
-from ..coherent import SURE, amount, directions, largest_amounts
 from ..comparing import Departure, NotApplicable, require_finite, require_shape
 from ..dtypes import UNIT_ROUNDOFF, is_half
+from ..experiments.coherent import SURE, amount, directions, largest_amounts
 from ..rulebook import rule
 from ..trial import Trial
 

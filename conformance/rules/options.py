@@ -16,8 +16,8 @@ from ..bounds import units
 from ..cases import SMALL, Case, Mask, vary
 from ..comparing import Departure, NotApplicable, require_equal
 from ..conventions import ALL_KINDS
-from ..dropping import require_binomial
 from ..edge import Raised
+from ..experiments.dropping import require_binomial
 from ..inputs import Inputs
 from ..rulebook import rule
 from ..subject import Result

@@ -14,9 +14,9 @@ from ..comparing import Departure, NotApplicable, require_equal
 from ..dtypes import torch_dtype
 from ..edge import foreign
 from ..expectations import Near
+from ..experiments.training import holding, parameters_agree, the_rest_agrees
 from ..inputs import ROLES, Drawn
 from ..rulebook import rule
-from ..training import holding, parameters_agree, the_rest_agrees
 from ..trial import INPUT_NAMES, Trial
 
 MODULE = ("module",)

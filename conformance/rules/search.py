@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..cases import SMALL
 from ..conventions import second_near
+from ..experiments.searching import search
 from ..rulebook import rule
-from ..searching import search
 from ..subject import Result
 from ..trial import Trial
 

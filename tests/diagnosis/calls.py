@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from attention_conformance.cases import Case, Mask
+from attention_conformance.diagnosis.stages import Call, Stages
 from attention_conformance.expectations import Setting, expect
 from attention_conformance.implementation import describe
 from attention_conformance.inputs import make
 from attention_conformance.memory import place
 from attention_conformance.reference.attention import MultiHeadAttention, attention
-from attention_conformance.stages import Call, Stages
 from attention_conformance.subject import Subject
 
 ADDITIVE = ("additive",)

@@ -7,11 +7,11 @@ import torch
 
 from attention_conformance.cases import Case
 from attention_conformance.conventions import second_near
+from attention_conformance.diagnosis.faults.backward import Derived
+from attention_conformance.diagnosis.matching import gradients
+from attention_conformance.diagnosis.stages import run
 from attention_conformance.expectations import Setting, expect
-from attention_conformance.faults.backward import Derived
 from attention_conformance.gradients import expect_gradients
-from attention_conformance.matching import gradients
-from attention_conformance.stages import run
 
 from .calls import KERNELS, MODULES, call_of
 

@@ -15,20 +15,20 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from ..cases import Case, vary
+from ..comparing import Departure, NotApplicable
+from ..conventions import second_near
+from ..edge import Raised, WrongResult
+from ..errors import UnknownParameters
+from ..expectations import Expectation, Near
+from ..inputs import Inputs
+from ..rulebook import Rule
+from ..subject import Result
+from ..trial import INPUT_NAMES, Trial
 from . import measuring, narrowing
-from .cases import Case, vary
-from .comparing import Departure, NotApplicable
-from .conventions import second_near
-from .edge import Raised, WrongResult
-from .errors import UnknownParameters
-from .expectations import Expectation, Near
 from .faults import BACKWARD, FORWARD, HINTS, RAISED, SECOND, TOLD, Fault, Told
-from .inputs import Inputs
 from .matching import Observed, gradients, match, outputs, second_results
-from .rulebook import Rule
 from .stages import Call, Stages
-from .subject import Result
-from .trial import INPUT_NAMES, Trial
 
 MOST = 3
 """How many faults are named."""

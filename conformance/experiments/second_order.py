@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .comparing import Departure
-from .edge import foreign
-from .expectations import Near
-from .subject import Result
-from .trial import INPUT_NAMES, Trial
+from ..comparing import Departure
+from ..edge import foreign
+from ..expectations import Near
+from ..subject import Result
+from ..trial import INPUT_NAMES, Trial
 
 
 def second_derivatives(trial: Trial, through: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .comparing import Departure, NotApplicable
-from .inputs import ROLES, Drawn, Inputs
-from .subject import Result
-from .trial import INPUT_NAMES, Trial
+from ..comparing import Departure, NotApplicable
+from ..inputs import ROLES, Drawn, Inputs
+from ..subject import Result
+from ..trial import INPUT_NAMES, Trial
 
 
 def parameters_agree(trial: Trial, result: Result, module: nn.Module, inputs: Inputs, when: str = "") -> None:

@@ -9,28 +9,26 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import torch
 
-from .cases import Case, Mask
-from .comparing import NotApplicable
-from .edge import Raised, WrongResult
-from .errors import ConformanceError
-from .expectations import allowed_of
-from .fitting import Excluded, fit
-from .implementation import Implementation
-from .rulebook import catalogue, conventions_of
-from .trial import Trial
-from .values import EXACT_SCORES
+from ..cases import FOUND, Case, Mask, source_of
+from ..comparing import NotApplicable
+from ..edge import Raised, WrongResult
+from ..errors import ConformanceError
+from ..expectations import allowed_of
+from ..fitting import Excluded, fit
+from ..implementation import Implementation
+from ..rulebook import catalogue, conventions_of
+from ..trial import Trial
+from ..values import EXACT_SCORES
 
 T = TypeVar("T")
 Flip = Callable[[], bool]
 Judge = Callable[[Trial], None]
 
-FOUND = "found"
-"""Name of every case that a search generates."""
 
 SEED = "ATTENTION_CONFORMANCE_SEED"
 """Environment variable: a whole number makes the search generate other cases. Without it each run repeats the last."""
@@ -58,16 +56,6 @@ def seed_of_search(trial: Trial) -> int:
         return int(given)
     except ValueError:
         raise InvalidSeed(f"{SEED}={given!r} is no whole number; set it to one, such as 7, or unset it") from None
-
-
-def source_of(thing: Case | Mask) -> str:
-    """Return the expression that makes a case or a mask, without the fields that have their default."""
-    parts = []
-    for entry in fields(thing):
-        value = getattr(thing, entry.name)
-        if entry.default is MISSING or value != entry.default:
-            parts.append(f"{entry.name}={source_of(value) if isinstance(value, Mask) else repr(value)}")
-    return f"{type(thing).__name__}({', '.join(parts)})"
 
 
 # What may be generated

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .dtypes import UNIT_ROUNDOFF, is_half
-from .expectations import Near
+from ..dtypes import UNIT_ROUNDOFF, is_half
+from ..expectations import Near
 from .stages import Call, Stages, run
 
 Predict = Callable[[Call], Mapping[str, Tensor]]

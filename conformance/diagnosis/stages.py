@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import masks
-from .cases import Case
-from .dtypes import torch_dtype
-from .expectations import Projection, Setting, band, effective, is_causal, merge_heads, scale_of, split_heads, triangle
-from .inputs import Inputs
-from .subject import Delivered
+from .. import masks
+from ..cases import Case
+from ..dtypes import torch_dtype
+from ..expectations import Projection, Setting, band, effective, is_causal, merge_heads, scale_of, split_heads, triangle
+from ..inputs import Inputs
+from ..subject import Delivered
 
 Stage = Callable[..., Any]
 Stages = Mapping[str, Stage]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from .cases import Case, vary
-from .comparing import Departure, NotApplicable
-from .edge import Raised, WrongResult
-from .errors import UnknownParameters
-from .rulebook import Rule
-from .trial import Trial
+from ..cases import Case, vary
+from ..comparing import Departure, NotApplicable
+from ..edge import Raised, WrongResult
+from ..errors import UnknownParameters
+from ..rulebook import Rule
+from ..trial import Trial
 
 _FOREIGN = (Raised, WrongResult, UnknownParameters)
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from .bounds import Units, units
-from .dtypes import UNIT_ROUNDOFF, is_half, torch_dtype
-from .expectations import Expectation
+from ..bounds import Units, units
+from ..dtypes import UNIT_ROUNDOFF, is_half, torch_dtype
+from ..expectations import Expectation
+from ..trial import Trial
 from .matching import Observed, match
 from .stages import scale
-from .trial import Trial
 
 _LOWER = {"fp64": ("fp32", "fp16", "bf16"), "fp32": ("fp16", "bf16"), "fp16": ("bf16",), "bf16": ()}
 

@@ -1,0 +1,1 @@
+"""Experiments that a rule makes and that are longer than a rule."""
