@@ -60,7 +60,7 @@ def require_near(
         found = _require_nan_pattern(what, found, near, inputs, ignore)
     error = (found - near.value).abs()
     ratio = torch.where(error == 0, 0.0, error / near.allowed)
-    ratio = torch.where(torch.isfinite(near.value), ratio.nan_to_num(nan=torch.inf), 0.0)
+    ratio = torch.where(torch.isfinite(near.value), ratio.nan_to_num(nan=torch.inf, posinf=torch.inf), 0.0)
     if ignore is not None:
         ratio = torch.where(ignore.expand_as(ratio), 0.0, ratio)
     worst = float(ratio.max())
