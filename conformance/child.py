@@ -23,10 +23,7 @@ START_SECONDS = 300.0
 GRACE_SECONDS = 20.0
 """How much longer than its own clock allows a child may be silent, in case that clock was switched off."""
 
-_CODE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
-    "from attention_conformance.worker import serve; serve()"
-)
+_CODE = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from {} import serve; serve()"
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -41,9 +38,12 @@ class Death:
 
 
 class Child:
-    """A process that works through an order. It is never forked, and Ctrl-C does not reach it."""
+    """A process that works through an order, by `serve` of `module`. It is never forked, and Ctrl-C does not reach it."""
 
-    def __init__(self, order: dict[str, Any], folder: str, timeout: float, threads: int | None = None) -> None:
+    def __init__(
+        self, order: dict[str, Any], folder: str, timeout: float, threads: int | None = None,
+        module: str = f"{__package__}.worker",
+    ) -> None:  # fmt: skip
         self._timeout = timeout
         self._silenced = self._killed = False
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `death`
@@ -52,7 +52,7 @@ class Child:
             environment.setdefault("OMP_NUM_THREADS", str(threads))
         path = json.dumps([os.path.abspath(entry) for entry in sys.path])
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, path], cwd=folder, env=environment, stdin=subprocess.PIPE,
+            [sys.executable, "-c", _CODE.format(module), path], cwd=folder, env=environment, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=self._errors, **_own_group(),
         )  # fmt: skip
         self._stdin = cast("IO[bytes]", self._process.stdin)

@@ -93,6 +93,7 @@ def register_markers(config: pytest.Config) -> None:
     if config.stash.get(_MARKED, False):
         return
     config.stash[_MARKED] = True
+    config.addinivalue_line("markers", "attention_benchmark: a benchmark of an implementation")
     for word in (*families(), *DTYPES):
         config.addinivalue_line("markers", f"{marker(word)}: a {word} rule about an implementation")
 
@@ -111,11 +112,20 @@ class RegisteredImplementation(pytest.Collector):
         self.examination = Examination(implementation, name=self.nodeid)
         self.keys = plan(implementation, tier=self.config.getoption("attention_tier"))
 
-    def collect(self) -> Iterator[RuleItem]:
-        """Yield an item for each rule and dtype of the plan."""
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield an item for each rule and dtype of the plan, for each pin, and for benchmarks where they are asked for."""
         for key in self.keys:
             # Given whole, because pytest 9.2 tells `[fp32]` apart only in ids that it parses; --lf compares those.
             yield RuleItem.from_parent(self, name=str(key), nodeid=f"{self.nodeid}::{key}", key=key, owner=self)
+        if self.implementation.pin:
+            from .pinning import pin_items
+
+            yield from pin_items(self, self.implementation)
+        # Without flags pytest-benchmark would run whatever there is.
+        if self.config.getoption("attention_benchmark") or self.config.getoption("benchmark_only", False):
+            from .benching.items import benchmark_items
+
+            yield from benchmark_items(self, self.implementation)
 
     def sent(self, record: Record) -> str:
         """Return a record with what its receiver has to know of the implementation, as ASCII JSON."""

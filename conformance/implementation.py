@@ -25,7 +25,8 @@ class Implementation:
 
     `target` is a kernel or a factory of modules; `call` how to call it; `parameters` where a module keeps its
     projections; `capabilities` what it offers; `deviations` what it knowingly departs from; `declared` the names of
-    the capabilities that differ from the reference's answers; `module` the name of the module that registered it.
+    the capabilities that differ from the reference's answers; `pin` whether what is observed of it is kept as snapshots;
+    `module` the name of the module that registered it.
     """
 
     target: Callable[..., Any]
@@ -38,6 +39,7 @@ class Implementation:
     device: str = "cpu"
     deviations: tuple[Deviation, ...] = ()
     declared: tuple[str, ...] = ()
+    pin: bool = False
     module: str | None = field(default=None, repr=False)
 
     @property
@@ -73,6 +75,7 @@ def register(
     framework: str = "torch",
     device: str = "cpu",
     deviations: Sequence[Deviation] = (),
+    pin: bool = False,
     **declared: Any,
 ) -> Implementation:
     """Register an implementation, remember it for the calling module, and return it.
@@ -80,14 +83,15 @@ def register(
     `target` is a function (or any callable object), held to the reference `attention`, or a class, held to
     `MultiHeadAttention`; a function that builds modules names its `reference`. `call(target_or_module, query, key,
     value, mask=None, **options)` says how to call an odd one; without it the documents' order is used. `parameters`
-    says where a module keeps its projections (see `attention_conformance.parameters`). Other keywords are the fields
-    of `Capabilities`.
+    says where a module keeps its projections (see `attention_conformance.parameters`). With `pin` what is observed of
+    it - conventions, a few outputs - is kept as snapshots below `snapshots/pinned`, and pytest fails where it changes.
+    Other keywords are the fields of `Capabilities`.
 
     Raises InvalidTarget, UnknownReference, UnknownCapability, InvalidCapability or InvalidDeviation.
     """
     implementation = describe(
         target, reference=reference, call=call, parameters=parameters, name=name, framework=framework, device=device,
-        deviations=deviations, **declared,
+        deviations=deviations, pin=pin, **declared,
     )  # fmt: skip
     frame = sys._getframe(1)
     implementation = replace(implementation, module=frame.f_globals.get("__name__"))
@@ -105,6 +109,7 @@ def describe(
     framework: str = "torch",
     device: str = "cpu",
     deviations: Sequence[Deviation] = (),
+    pin: bool = False,
     **declared: Any,
 ) -> Implementation:
     """Do what `register` does without remembering the result for any module."""
@@ -127,6 +132,7 @@ def describe(
         device=device,
         deviations=own + _deviations(deviations),
         declared=_differing(chosen, declared),
+        pin=_checked_pin(pin),
     )
 
 
@@ -149,6 +155,12 @@ def _checked_call(call: Call | None) -> Call | None:
     if call is not None and not callable(call):
         raise InvalidTarget(f"call={call!r} is not callable; write call=lambda f, query, key, value, mask=None: f(...)")
     return call
+
+
+def _checked_pin(pin: object) -> bool:
+    if not isinstance(pin, bool):
+        raise InvalidTarget(f"pin={pin!r} is neither True nor False; the snapshots are named after the registration.")
+    return pin
 
 
 def _framework(framework: str) -> str:

@@ -13,6 +13,8 @@ RECORD = "attention_conformance"  # the attribute of a report that holds a recor
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("attention-conformance", "conformance of attention implementations")
     group.addoption("--attention-tier", choices=("default", "thorough"), default="default", help="which rules to run")
+    group.addoption("--attention-benchmark", action="store_true", help="collect benchmarks of implementations as well")
+    parser.addini("attention_benchmark_sizes", "lengths L that --attention-benchmark measures", default="128,512")
 
 
 def pytest_configure(config: pytest.Config) -> None:

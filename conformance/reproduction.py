@@ -15,8 +15,9 @@ from torch import Tensor
 from . import values
 from .dtypes import is_half, torch_dtype
 from .expectations import allowed_of, scale_of
+from .golden_inputs import vector_of
 from .implementation import Implementation
-from .inputs import ROLES, Inputs, make, parameter_seed, seed_of, shapes_of
+from .inputs import ROLES, Drawn, Inputs, make, parameter_seed, seed_of, shapes_of
 from .parameters import Layout, Slot
 from .subject import ORDERS, Subject, inverse
 from .trial import Trial
@@ -32,7 +33,7 @@ def script(trial: Trial, inputs: Inputs) -> list[str] | None:
     tensors = _tensors(inputs, implementation.is_module)
     if loading is None or tensors is None:
         return None
-    lines = ["import torch", *loading, *tensors, *_mask(trial, inputs)]
+    lines = [*_vector(inputs), "import torch", *loading, *tensors, *_mask(trial, inputs)]
     if implementation.is_module:
         lines += _module(trial, inputs)
     lines += _call(trial, inputs)
@@ -40,6 +41,12 @@ def script(trial: Trial, inputs: Inputs) -> list[str] | None:
     if trial.mode == "train" and trial.capabilities.gradient != "none":
         lines += _gradients(inputs)
     return lines
+
+
+def _vector(inputs: Inputs) -> list[str]:
+    """Return a line that names the golden vector from which the inputs are."""
+    vector = vector_of(inputs.case)
+    return [] if vector is None else [f"# golden vector {vector.id}: attention_conformance/snapshots/{vector.file}"]
 
 
 # Loading
@@ -167,7 +174,9 @@ def _module(trial: Trial, inputs: Inputs) -> list[str]:
     model, width, dtype = case.heads * case.width, case.width, torch_dtype(inputs.dtype)
     lines = [f"g = torch.Generator().manual_seed({parameter_seed(case)})"]
     roles = repr(ROLES)
-    if case.values in values.AS_THEY_ARE:
+    if inputs.parameters is not None and vector_of(case) is not None:
+        lines = _written_parameters(inputs.parameters, dtype)
+    elif case.values in values.AS_THEY_ARE:
         lines += [
             f"full = {{role: torch.eye({model}, dtype={dtype}) for role in {roles}}}",
             f"head = {{role: torch.eye({width}, dtype={dtype}) for role in {roles}}}",
@@ -185,6 +194,14 @@ def _module(trial: Trial, inputs: Inputs) -> list[str]:
         "with torch.no_grad():",
     ]
     return lines + [f"    {line}" for line in _copies(layout)]
+
+
+def _written_parameters(drawn: Drawn, dtype: torch.dtype) -> list[str]:
+    """Return lines that write the parameters out, number by number."""
+    return [
+        f"{name} = {{{', '.join(f'{role!r}: {_literal(tensor)}.to({dtype})' for role, tensor in table.items())}}}"
+        for name, table in (("full", drawn.full), ("head", drawn.head), ("bias", drawn.bias))
+    ]
 
 
 def _copies(layout: Layout) -> list[str]:
@@ -299,8 +316,11 @@ def _projected(trial: Trial, inputs: Inputs) -> list[str]:
 
 
 def _gradients(inputs: Inputs) -> list[str]:
+    upstream = "torch.ones_like(expected)"
+    if vector_of(inputs.case) is not None:
+        upstream = f"{_literal(inputs.upstream)}.expand_as(expected)"
     return [
-        "upstream = torch.ones_like(expected)",
+        f"upstream = {upstream}",
         "torch.autograd.backward(output, upstream.to(output.dtype)); torch.autograd.backward(expected, upstream)",
         'for name, a, b in (("query", query, q), ("key", key, k), ("value", value, v)):',
         "    if a.grad is None: print('gradient of the', name, 'is missing')",

@@ -106,6 +106,7 @@ class Examination:
     def _run(self, rule: Rule, dtype: str | None, working: str, cases: list[Case]) -> Record:
         worst: float | None = None
         skipped: list[str] = []
+        remark = ""
         modes = rule.modes if has_two_modes(self.implementation) else rule.modes[-1:]
         for case in cases:
             for mode in modes:
@@ -126,11 +127,12 @@ class Examination:
                         raise
                     text = story.of_error(rule, trial, Unreadable(error))
                     return self._record(rule, dtype, Outcome.ERROR, text, case=case.name)
+                remark = trial.remark or remark
                 if trial.ratio is not None:
                     worst = trial.ratio if worst is None else max(worst, trial.ratio)
         if len(skipped) == len(cases) * len(modes):
             return self._record(rule, dtype, Outcome.NOT_APPLICABLE, skipped[0])
-        return self._record(rule, dtype, Outcome.PASSED, "", ratio=worst)
+        return self._record(rule, dtype, Outcome.PASSED, remark, ratio=worst)
 
     def _failed(self, rule: Rule, dtype: str | None, trial: Trial, departure: Departure) -> Record:
         if departure.blocks:

@@ -22,7 +22,8 @@ INPUT_NAMES = ("query", "key", "value")
 
 
 class Trial:
-    """One case of one rule. Results are compared as they come; the worst ratio is kept in `ratio`."""
+    """One case of one rule. Results are compared as they come; the worst ratio is kept in `ratio`, and `remark` is what a
+    rule that holds has to say all the same."""
 
     def __init__(self, subject: Subject, case: Case) -> None:
         self.subject = subject
@@ -32,6 +33,7 @@ class Trial:
         self.capabilities = subject.capabilities
         self.is_module = subject.implementation.is_module
         self.ratio: float | None = None
+        self.remark = ""
         self.module: nn.Module | None = None
 
     @property
@@ -199,7 +201,7 @@ class Trial:
         expected = self.expected_gradients(inputs, through)
         case = (inputs or self.inputs).case
         if case.shared or self.capabilities.inputs == "self":
-            return _summed(expected, "kv" if case.shared == "kv" else "qkv")
+            return summed(expected, "kv" if case.shared == "kv" else "qkv")
         return expected
 
     def gradients_agree(self, result: Result, inputs: Inputs | None = None, through: str = "output") -> None:
@@ -227,7 +229,7 @@ def _copy(tensor: Tensor) -> Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
 
 
-def _summed(expected: Mapping[str, Near], shared: str) -> dict[str, Near]:
+def summed(expected: Mapping[str, Near], shared: str) -> dict[str, Near]:
     """A tensor that serves several arguments gets the sum of their gradients; autograd returns it for each name."""
     names = INPUT_NAMES if shared == "qkv" else ("key", "value")
     value = sum((expected[name].value for name in names[1:]), expected[names[0]].value)

@@ -79,7 +79,7 @@ def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any])
     from .errors import ConformanceError
     from .loading import load
 
-    with _place_kept(task["folder"]), process_state_kept():
+    with place_kept(task["folder"]), process_state_kept():
         channel.arm(task["timeout"])
         try:
             loaded = load(entry["text"], entry["settings"])
@@ -122,7 +122,7 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _place_kept(folder: str) -> Iterator[None]:
+def place_kept(folder: str) -> Iterator[None]:
     """Start in `folder`, importable; afterwards forget what a target put on the path and imported from there."""
     os.chdir(folder)
     path, modules = list(sys.path), set(sys.modules)

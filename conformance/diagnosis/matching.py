@@ -94,7 +94,9 @@ def _share(observed: Observed, name: str, predicted: Tensor | None) -> float | N
 def _distance(one: Tensor, other: Tensor, chosen: Tensor) -> float:
     """Return the sum of differences over some elements; NaN on both sides is none, on one side infinitely much."""
     both = torch.isnan(one) & torch.isnan(other)
-    difference = torch.where(both | (one == other), 0.0, (one - other).abs()).nan_to_num(nan=torch.inf, posinf=torch.inf)
+    difference = torch.where(both | (one == other), 0.0, (one - other).abs()).nan_to_num(
+        nan=torch.inf, posinf=torch.inf
+    )
     return float(difference[chosen].sum())
 
 

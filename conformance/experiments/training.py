@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from ..comparing import Departure, NotApplicable
+from ..expectations import Near
 from ..inputs import ROLES, Drawn, Inputs
 from ..subject import Result
 from ..trial import INPUT_NAMES, Trial
 
 
-def parameters_agree(trial: Trial, result: Result, module: nn.Module, inputs: Inputs, when: str = "") -> None:
+def parameters_agree(
+    trial: Trial,
+    result: Result,
+    module: nn.Module,
+    inputs: Inputs,
+    when: str = "",
+    expected: Mapping[str, Near] | None = None,
+) -> None:
     """Compare the gradients of all parameters with the expected ones; `when` is told where one departs."""
     layout = trial.subject.layout(inputs)
     named = {name: tensor for name, tensor in module.named_parameters() if name in layout.names}
@@ -20,7 +30,7 @@ def parameters_agree(trial: Trial, result: Result, module: nn.Module, inputs: In
     if missing:
         raise Departure(f"no gradient reaches the parameter {missing[0]}{when}", inputs=inputs)
     gradients = layout.gather({name: gradient for name, gradient in found.items() if gradient is not None})
-    expected = trial.expected_gradients(inputs)
+    expected = trial.expected_gradients(inputs) if expected is None else expected
     for name, gradient in gradients.items():
         near = expected[name]
         trial.near(f"gradient of {name}{when}", gradient.reshape(near.value.shape), near, inputs)

@@ -32,7 +32,7 @@ from attention_conformance.gradients import expect_gradients
 from attention_conformance.implementation import Implementation, describe
 from attention_conformance.story import FOREIGN
 from attention_conformance.subject import Result, Subject
-from attention_conformance.trial import Trial, _summed
+from attention_conformance.trial import Trial, summed
 from attention_conformance.values import BUILT
 from tests.zoo.program import Program
 from tests.zoo.sound import SOUND
@@ -147,7 +147,7 @@ def _gradients(trial: Trial, result: Result) -> Iterator[Compared]:
     setting = trial.subject.setting_for(trial.inputs)
     expected = dict(expect_gradients(trial.case, setting, trial.dtype))
     if trial.case.shared or trial.capabilities.inputs == "self":
-        expected = _summed(expected, "kv" if trial.case.shared == "kv" else "qkv")
+        expected = summed(expected, "kv" if trial.case.shared == "kv" else "qkv")
     for name, gradient in found.items():
         yield _compared(f"gradient of the {name}", trial, gradient, expected[name])
 

@@ -29,6 +29,7 @@ FAMILIES = (
     "OPTIONS",
     "PORTABILITY",
     "SEARCH",
+    "SNAPSHOT",
 )
 
 EMPTY = "empty (fully masked) rows"

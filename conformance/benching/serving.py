@@ -1,0 +1,90 @@
+"""The child's side of a benchmark: one process that loads a target and measures it beside the others.
+
+It is started and talks as `worker` does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ..worker import Channel, place_kept
+
+BEAT_SECONDS = 1.0
+"""How often the parent is told that all is well. More often would disturb what is measured."""
+
+
+def serve() -> None:
+    """Work through the task on standard input, then end without giving foreign exit handlers a chance to hang."""
+    channel = Channel()
+    task = channel.task()
+    from ..edge import process_state_kept
+    from . import contenders, measure  # noqa: F401 - imports torch and the catalogue before the clock starts
+    from .meter import peak_bytes
+
+    # torch's profiler imports a great deal when it is first used.
+    peak_bytes(lambda: None, "cpu")
+    channel.send("ready")
+    with place_kept(task["folder"]), process_state_kept():
+        _target(channel, task)
+    channel.send("done")
+    os._exit(0)
+
+
+def _target(channel: Channel, task: Mapping[str, Any]) -> None:
+    import torch
+
+    from ..edge import safe
+    from ..errors import ConformanceError
+    from ..loading import load
+
+    channel.arm(task["timeout"])
+    try:
+        loaded = load(task["target"], task["settings"])
+    except ConformanceError as error:
+        channel.send("unloadable", why=safe(str(error)))
+        return
+    channel.send("loaded", names=[each.name for each in loaded])
+    for each in loaded:
+        if each.name not in task["skip"]:
+            # Set anew: what was imported may have changed it.
+            torch.set_num_threads(task["threads"] or torch.get_num_threads())
+            channel.send("begin", name=each.name)
+            _one(channel, each, task)
+            channel.send("end", name=each.name)
+
+
+def _one(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
+    from ..edge import safe
+    from .contenders import contenders
+    from .groups import NotMeasured, Plan, groups
+    from .measure import Failure, Measurement, measure_all
+
+    plan, pulse = Plan(**task["plan"]), _Pulse(channel, task["timeout"])
+    entries = contenders(loaded.name, loaded.implementation)
+    try:
+        found = groups(plan, loaded.implementation)
+    except NotMeasured as error:
+        channel.send("failed", **Failure(loaded.name, entries[0].role, None, safe(str(error)), excused=True).plain())
+        return
+    results = measure_all(
+        found, entries, rounds=plan.rounds, beat=pulse, hear=lambda group: channel.send("group", group=group.plain())
+    )
+    for result in results:
+        channel.send("measured" if isinstance(result, Measurement) else "failed", **result.plain())
+
+
+class _Pulse:
+    """Ends the process where one call takes too long, and tells the parent now and then that it runs."""
+
+    def __init__(self, channel: Channel, timeout: float) -> None:
+        self._channel, self._timeout = channel, timeout
+        self._told = time.monotonic()
+
+    def __call__(self, name: str) -> None:
+        self._channel.arm(self._timeout)
+        if time.monotonic() - self._told > BEAT_SECONDS:
+            self._told = time.monotonic()
+            self._channel.send("beat", name=name)
