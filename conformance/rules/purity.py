@@ -159,11 +159,16 @@ def global_state_is_left_alone(trial: Trial) -> None:
 
 @contextmanager
 def _elsewhere() -> Iterator[None]:
-    """Work in another folder and under other warning filters, so that setting them to what an earlier call set shows."""
+    """Work in another folder, under other warning filters and seeds, so that setting what an earlier call set shows.
+
+    The generators are put back with the rest of the process when the rule is over.
+    """
     folder = os.getcwd()
     with warnings.catch_warnings():
         warnings.resetwarnings()
         warnings.filterwarnings("ignore", message="set by the suite to see whether it stays")
+        torch.manual_seed(20_240_229)
+        random.seed(20_240_229)
         os.chdir(os.path.abspath(os.sep))
         try:
             yield

@@ -10,7 +10,7 @@ from torch import Tensor
 from attention_conformance.reference.attention import MultiHeadAttention as Document
 from tests.zoo.faulty.parts import Pair, attend, band, both
 from tests.zoo.faulty.sound_modules import MultiHead
-from tests.zoo.mutant import DROPOUT, FLAG, GRADIENT, TAILS, ZERO, Mutant, Population
+from tests.zoo.mutant import DROPOUT, EMPTY, FLAG, GRADIENT, PATHS, TAILS, ZERO, Mutant, Population
 
 fakes = Population()
 
@@ -92,6 +92,22 @@ class FoldsAnIndivisibleWidth(torch.nn.Module):
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Any:
         return self.inner(query, key, value, mask)
+
+
+@fakes.add("SHAPE", kind=EMPTY)
+def nan_without_a_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Pair:
+    """Divides by the number of visible keys, which nobody counted where there is no mask."""
+    output, weights = attend(query, key, value, mask)
+    return (output, weights) if mask is not None else (output * (torch.zeros(()) / 0).to(output.dtype), weights)
+
+
+@fakes.add("PORTABILITY", kind=PATHS)
+def functional_gradient_forgets_the_key(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Detaches the key where torch.func differentiates."""
+    functional = torch._C._functorch.is_gradtrackingtensor(key) or torch._C._functorch.is_gradtrackingtensor(query)
+    return attend(query, key.detach() if functional else key, value, mask)
 
 
 FAKES: tuple[Mutant, ...] = tuple(fakes)
