@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 # What an inner run would import anew each time, because pytester forgets the modules of a run when it ends.
 import hypothesis  # noqa: F401
@@ -49,8 +51,9 @@ def set_test(pytester: pytest.Pytester, text: str = TEST, name: str = "tests/tes
 
 
 def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Run pytest in this process, with `values.py` read anew."""
-    return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+    """Run pytest in this process, with every file read anew: two edits of one second and size share their bytecode."""
+    with mock.patch.object(sys, "dont_write_bytecode", True):
+        return pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
 
 
 def update(pytester: pytest.Pytester, *arguments: str) -> None:
