@@ -211,9 +211,28 @@ def read(trial: Trial, convention: Convention) -> Reading:
     if declared is None:
         return Reading({}, "", trial.ratio)
     for changes in _changes(trial, convention):
-        if _attempt(trial, convention, changes) is None:
+        if _attempt(trial, convention, changes) is None and _holds_elsewhere(trial, convention, changes):
             return Reading(changes, declared.text, declared.ratio)
     return _measured(trial, convention, declared)
+
+
+def _holds_elsewhere(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> bool:
+    """Say whether changed answers fit the other cases of the convention as well: an answer for one of them is none."""
+    for case in convention.cases:
+        try:
+            other = trial.at(case)
+        except NotApplicable:
+            continue
+        if other.case != trial.case and not _fits(other, convention, changes):
+            return False
+    return True
+
+
+def _fits(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> bool:
+    try:
+        return _attempt(trial, convention, changes) is None
+    except NotApplicable:
+        return True
 
 
 def _measured(trial: Trial, convention: Convention, declared: Departure) -> Reading:

@@ -57,7 +57,8 @@ def _excluded(case: Case, own: Capabilities, module: bool) -> str | None:
         return "leading" if own.leading == "equal" else "layout"
     if case.kv_heads is not None and own.heads != "grouped":
         return "heads"
-    if own.inputs == "self" and case.shared == "kv":
+    if own.inputs == "self" and (case.shared == "kv" or case.kv_heads is not None):
+        # One tensor has as many heads for its keys as for its queries.
         return "inputs"
     if case.causal and own.causal is None:
         return "causal"

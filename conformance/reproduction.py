@@ -5,6 +5,7 @@ Tensors are drawn as `inputs.make` draws them, where their family is a normal dr
 
 from __future__ import annotations
 
+import ast
 import importlib.machinery
 import inspect
 import sys
@@ -105,10 +106,12 @@ def _source_of_lambda(call: object) -> list[str] | None:
     for end in range(len(text), start, -1):
         candidate = text[start:end].rstrip(" ,")
         try:
-            compile(candidate, "call", "eval")
+            tree = ast.parse(candidate, mode="eval")
         except SyntaxError:
             continue
-        return [f"call = {candidate}"]
+        # What follows the lambda in its line would make a tuple of it.
+        if isinstance(tree.body, ast.Lambda):
+            return [f"call = {candidate}"]
     return None
 
 

@@ -10,6 +10,7 @@ from .errors import UnknownParameters
 from .inputs import Inputs
 from .records import Record
 from .rulebook import Rule
+from .subject import has_two_modes
 from .trial import Trial
 
 FOREIGN = (Raised, WrongResult, UnknownParameters)
@@ -42,7 +43,7 @@ def _as_data(trial: Trial) -> list[str]:
 
 
 def _mode(rule: Rule, trial: Trial) -> str:
-    first = trial.mode == rule.modes[0] or trial.mode == "train"
+    first = trial.mode == rule.modes[0] or not has_two_modes(trial.subject.implementation)
     return trial.mode if first else f"{trial.mode} (it holds in train)"
 
 

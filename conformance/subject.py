@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from . import masks
+from .comparing import NotApplicable
 from .dtypes import torch_dtype
 from .edge import WrongResult, foreign
+from .errors import UnknownParameters
 from .expectations import Setting
 from .implementation import Implementation
 from .inputs import Inputs
@@ -109,7 +111,13 @@ class Subject:
         heads, d_model = inputs.case.heads, inputs.case.heads * inputs.case.width
         if (d_model, heads) not in self._layouts:
             module = self.build(d_model, heads)
-            self._layouts[d_model, heads] = recognise(module, d_model, heads, self.implementation.parameters)
+            try:
+                self._layouts[d_model, heads] = recognise(module, d_model, heads, self.implementation.parameters)
+            except UnknownParameters as error:
+                if heads != 1 or not self._layouts:
+                    raise
+                # Some modules leave a projection out where there is nothing to merge.
+                raise NotApplicable("one head: the projections are others than with several") from error
         return self._layouts[d_model, heads]
 
     def fresh(self, inputs: Inputs) -> nn.Module:

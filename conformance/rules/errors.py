@@ -140,6 +140,7 @@ def value_of_a_smaller_batch_than_the_key_raises(trial: Trial) -> None:
     dtypes="once",
     depends=(),
     kinds=("kernel",),
+    needs={"inputs": "cross"},
 )
 def different_heads_raise(trial: Trial) -> None:
     """A number of key heads that does not divide the number of query heads, or differs from that of value heads, is an error."""
