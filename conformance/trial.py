@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -129,6 +129,7 @@ class Trial:
             targets.append(target)
             upstreams.append(upstream if part == "output" else upstream.to(target.dtype))
         leaves, kept = list(wanted.values()), {"retain_graph": True, "create_graph": twice}
+        found: Sequence[Tensor | None]
         try:
             found = foreign(torch.autograd.grad, targets, leaves, upstreams, allow_unused=True, **kept)
         except Raised as error:
