@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from .errors import ConformanceError
+from .errors import ConformanceError, UnknownParameters
 
 T = TypeVar("T")
 
@@ -40,6 +40,10 @@ class Unreadable(ConformanceError):
 
 class WrongResult(ConformanceError):
     """The implementation returned something that holds no output tensor."""
+
+
+FOREIGN = (Raised, WrongResult, UnknownParameters)
+"""What foreign code, and looking into it, can raise."""
 
 
 def safe(text: str, limit: int = 2000) -> str:

@@ -15,7 +15,7 @@ from .cases import Case
 from .comparing import Departure, NotApplicable
 from .deviations import Deviation
 from .diagnosis import Diagnostician
-from .edge import Unreadable, is_interrupt, process_state_kept, telling_interrupts_apart
+from .edge import FOREIGN, Unreadable, is_interrupt, process_state_kept, telling_interrupts_apart
 from .errors import nearest
 from .implementation import Implementation, describe
 from .records import Key, Outcome, Record, Verdict
@@ -118,7 +118,7 @@ class Examination:
                     continue
                 except Departure as departure:
                     return self._failed(rule, dtype, trial, departure)
-                except story.FOREIGN as error:
+                except FOREIGN as error:
                     diagnosis = self._diagnostician.of_error(rule, error)
                     text = story.of_error(rule, trial, error, diagnosis)
                     return self._record(rule, dtype, Outcome.ERROR, text, case=case.name, diagnosis=diagnosis)

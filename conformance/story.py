@@ -5,16 +5,12 @@ from __future__ import annotations
 from . import reproduction
 from .cases import FOUND, source_of
 from .comparing import Departure
-from .edge import Raised, WrongResult
-from .errors import UnknownParameters
+from .edge import FOREIGN
 from .inputs import Inputs
 from .records import Record
 from .rulebook import Rule
 from .subject import has_two_modes
 from .trial import Trial
-
-FOREIGN = (Raised, WrongResult, UnknownParameters)
-"""What foreign code, and looking into it, can raise."""
 
 
 def of_departure(

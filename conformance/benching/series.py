@@ -11,19 +11,8 @@ from .growth import Growth, fit, noise_of
 from .measure import Measurement
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Measurement):
     """One implementation in one group, over all runs in which it stood there."""
-
-    name: str
-    role: str
-    group: Group
-    seconds: tuple[float, ...]
-    ratios: tuple[float, ...]
-    peak: int | None
-    threads: int
-    told: str
-    waited: float | None = None
 
     @property
     def median(self) -> float:
@@ -98,7 +87,7 @@ def _pooled(entries: Sequence[Measurement]) -> Row:
     )  # fmt: skip
 
 
-def waited(entries: Iterable[Measurement | Row]) -> float | None:
+def waited(entries: Iterable[Measurement]) -> float | None:
     """Return the share of their whole time in which the process had no processor, None where nobody can tell."""
     known = [(each.waited * sum(each.seconds), sum(each.seconds)) for each in entries if each.waited is not None]
     total = sum(seconds for _, seconds in known)

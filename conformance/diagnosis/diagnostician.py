@@ -12,14 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
 from ..cases import Case, vary
 from ..comparing import Departure, NotApplicable
 from ..conventions import second_near
-from ..edge import Raised, WrongResult
-from ..errors import UnknownParameters
+from ..edge import FOREIGN
 from ..expectations import Expectation, Near
 from ..inputs import Inputs
 from ..rulebook import Rule
@@ -27,7 +27,7 @@ from ..subject import Result
 from ..trial import INPUT_NAMES, Trial
 from . import measuring, narrowing
 from .faults import BACKWARD, FORWARD, HINTS, RAISED, SECOND, TOLD, Fault, Told
-from .matching import Observed, gradients, match, outputs, second_results
+from .matching import Make, Observed, gradients, match, outputs, second_results
 from .stages import Call, Stages
 
 MOST = 3
@@ -46,7 +46,8 @@ _PAIRED = (
 )  # fmt: skip
 """Faults that are tried two at a time."""
 
-_FOREIGN = (Raised, WrongResult, UnknownParameters, Departure, NotApplicable)
+_UNEXPLAINED = (*FOREIGN, Departure, NotApplicable)
+"""What may end an attempt to make a call again."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,17 @@ class Search:
     observed: Observed
     table: tuple[Fault, ...]
 
+    @cached_property
+    def blank(self) -> Call:
+        """The call without any fault, of which faults ask what it has."""
+        return self.observed.make({})
+
     def share(self, fault: Fault) -> float:
         """Return the best share of rows that a version of the fault explains."""
-        blank = self.observed.make({})
-        if not fault.when(blank):
+        if not fault.when(self.blank):
             return 0.0
         best = 0.0
-        for stages in fault.variants(blank):
+        for stages in fault.variants(self.blank):
             best = max(best, match(self.observed, stages))
             if best == 1.0:
                 break
@@ -70,7 +75,7 @@ class Search:
 
     def silent(self, fault: Fault) -> bool:
         """Say whether a call that does not depart is what the fault lets one expect."""
-        return not fault.when(self.observed.make({})) or self.share(fault) == 1.0
+        return not fault.when(self.blank) or self.share(fault) == 1.0
 
 
 class Diagnostician:
@@ -88,7 +93,7 @@ class Diagnostician:
         if len(told) > bool(departure.declare):
             return tuple(told[:MOST])
         # Where the call cannot be made again outside its rule, only the rule speaks.
-        with contextlib.suppress(*_FOREIGN):
+        with contextlib.suppress(*_UNEXPLAINED):
             told += self._explained(trial, departure.inputs or trial.inputs)
         told += [] if told else _told(HINTS, rule, departure.text)
         # A declaration that makes everything agree explains it; one name beside it says what it is.
@@ -175,7 +180,7 @@ def _again(trial: Trial, inputs: Inputs, search: Search) -> Iterator[Search]:
         try:
             other = trial.at(case)
             seen = [more for more in _searches(other, other.inputs) if more.observed.names == search.observed.names]
-        except _FOREIGN:
+        except _UNEXPLAINED:
             continue
         yield from seen[:1]
 
@@ -194,7 +199,7 @@ def _others(case: Case) -> Iterator[Case]:
 def _pairs(search: Search, found: list[Fault]) -> list[str]:
     """Return the first two faults that together explain every row."""
     paired = [fault for fault in search.table if fault.name in _PAIRED or fault in found]
-    blank = search.observed.make({})
+    blank = search.blank
     first = [(fault, next(iter(fault.variants(blank)))) for fault in paired if fault.when(blank)]
     for (one, stages), (other, more) in itertools.combinations(first, 2):
         if not set(stages) & set(more) and match(search.observed, {**stages, **more}) == 1.0:
@@ -209,9 +214,9 @@ def _searches(trial: Trial, inputs: Inputs) -> Iterator[Search]:
     """Make the call again and yield what there is to be explained: output, second result, gradients."""
     result = trial.run(inputs)
     expectation = trial.expectation(inputs)
+    delivered = trial.subject.canonically(result.delivered)
 
     def make(stages: Stages) -> Call:
-        delivered = trial.subject.canonically(result.delivered)
         return Call(inputs, expectation.setting, delivered, stages, trial.capabilities.second)
 
     actual = {"output": result.output.detach().double().cpu()}
@@ -225,7 +230,7 @@ def _searches(trial: Trial, inputs: Inputs) -> Iterator[Search]:
 
 
 def _gradient_searches(
-    trial: Trial, inputs: Inputs, result: Result, expectation: Expectation, make: object
+    trial: Trial, inputs: Inputs, result: Result, expectation: Expectation, make: Make
 ) -> Iterator[Search]:
     if trial.capabilities.inputs == "self":
         return
@@ -241,4 +246,4 @@ def _gradient_searches(
         actual: dict[str, Tensor] = {name: found[name].detach().double().cpu() for name in names}
         wanted: dict[str, Near] = {name: expected[name] for name in names}
         predict = gradients(names, through)
-        yield Search(Observed(trial.dtype, actual, wanted, make, predict), (*BACKWARD, *FORWARD))  # type: ignore[arg-type]
+        yield Search(Observed(trial.dtype, actual, wanted, make, predict), (*BACKWARD, *FORWARD))

@@ -12,6 +12,7 @@ from ..dtypes import UNIT_ROUNDOFF, is_half
 from ..expectations import Near
 from .stages import Call, Stages, run
 
+Make = Callable[[Stages], Call]
 Predict = Callable[[Call], Mapping[str, Tensor]]
 
 
@@ -22,7 +23,7 @@ class Observed:
     dtype: str
     actual: Mapping[str, Tensor]
     expected: Mapping[str, Near]
-    make: Callable[[Stages], Call]
+    make: Make
     predict: Predict
 
     @property

@@ -8,12 +8,9 @@ from typing import Any
 
 from ..cases import Case, vary
 from ..comparing import Departure, NotApplicable
-from ..edge import Raised, WrongResult
-from ..errors import UnknownParameters
+from ..edge import FOREIGN
 from ..rulebook import Rule
 from ..trial import Trial
-
-_FOREIGN = (Raised, WrongResult, UnknownParameters)
 
 
 def needed(rule: Rule, trial: Trial) -> tuple[str, ...]:
@@ -24,7 +21,7 @@ def needed(rule: Rule, trial: Trial) -> tuple[str, ...]:
 def _holds(rule: Rule, trial: Trial, case: Case) -> bool:
     try:
         rule.function(trial.at(case))
-    except (Departure, NotApplicable, *_FOREIGN):
+    except (Departure, NotApplicable, *FOREIGN):
         return False
     return True
 

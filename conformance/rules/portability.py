@@ -167,9 +167,7 @@ def exported_program_agrees(trial: Trial) -> None:
     _seen_before(trial)
     other = trial.at(vary(trial.case, f"{trial.case.name}, other values", seed=5))
     with _offered("torch.export"), torch.no_grad():
-        run = _exported(trial, None)
-        for each in (trial, other):
-            each.near("output of the exported program", foreign(run, *_sent(each)), each.expectation().output)
+        _exported_agrees(_exported(trial, None), trial, other)
 
 
 @rule(
@@ -186,15 +184,18 @@ def exported_program_agrees_at_other_lengths(trial: Trial) -> None:
     longer = _longer(trial)
     _seen_before(longer, trial)
     with _offered("torch.export with dynamic lengths"), torch.no_grad():
-        run = _exported(trial, _dynamic_axes(_sent(trial), _sent(longer)))
-        for each in (trial, longer):
-            each.near("output of the exported program", foreign(run, *_sent(each)), each.expectation().output)
+        _exported_agrees(_exported(trial, _dynamic_axes(_sent(trial), _sent(longer))), trial, longer)
 
 
 def _seen_before(*trials: Trial) -> None:
     """Call plainly first, so that nothing is traced into a table that the implementation keeps for later calls."""
     for trial in trials:
         trial.run()
+
+
+def _exported_agrees(run: Function, *trials: Trial) -> None:
+    for trial in trials:
+        trial.near("output of the exported program", foreign(run, *_sent(trial)), trial.expectation().output)
 
 
 def _exported(trial: Trial, axes: Any) -> Function:

@@ -26,11 +26,11 @@ from torch import Tensor
 from attention_conformance.cases import Case
 from attention_conformance.comparing import Departure, require_near
 from attention_conformance.conventions import second_near
+from attention_conformance.edge import FOREIGN
 from attention_conformance.expectations import Near
 from attention_conformance.fitting import Excluded, fit
 from attention_conformance.gradients import expect_gradients
 from attention_conformance.implementation import Implementation, describe
-from attention_conformance.story import FOREIGN
 from attention_conformance.subject import Result, Subject
 from attention_conformance.trial import Trial, summed
 from attention_conformance.values import BUILT

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..stages import INFINITY, Call, Saved, Stages, hide, instead, normalise
 from .fault import Fault, Variants, each, of, one, where
+from .storage import read_as_dense
 
 Change = Callable[[Call, Tensor], Tensor]
 
@@ -153,10 +154,7 @@ def _leaking(step: int, factor: float) -> Stages:
 
 
 def _misread(call: Call, tensor: Tensor) -> Tensor:
-    own = call.inputs.upstream
-    flat = torch.empty(0, dtype=own.dtype).set_(own.untyped_storage())
-    picked = flat[(torch.arange(own.numel()) + own.storage_offset()) % flat.numel()]
-    return picked.reshape(own.shape).double()
+    return read_as_dense(call.inputs.upstream).double()
 
 
 def _one_of_group(pick: str) -> Stages:

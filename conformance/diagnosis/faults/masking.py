@@ -12,6 +12,7 @@ from ...expectations import is_causal, triangle
 from ..stages import Call, Stages, hide, is_additive, trimmed, written_mask
 from ..stages import allowed as all_allowed
 from .fault import Fault, each, of, one, where
+from .storage import read_as_dense
 
 
 def _has_mask(call: Call) -> bool:
@@ -118,10 +119,7 @@ def _dense_mask(call: Call, *, offset: bool) -> Tensor | None:
     sent = call.delivered.mask
     if sent is None or sent.is_contiguous() or sent.dtype not in (torch.bool, torch.int64):
         return None
-    flat = torch.empty(0, dtype=sent.dtype).set_(sent.untyped_storage())
-    start = sent.storage_offset() if offset else 0
-    picked = flat[(torch.arange(sent.numel()) + start) % flat.numel()]
-    return trimmed(call, picked.reshape(sent.shape) != 0)
+    return trimmed(call, read_as_dense(sent, offset=offset) != 0)
 
 
 def _as_numbers(count: Callable[[Tensor], Tensor]) -> Stages:
@@ -356,30 +354,32 @@ def _triangle(change: Callable[[Call], Tensor | None]) -> Stages:
     return {"causal": change}
 
 
+def _offset(call: Call, *, other_corner: bool = False) -> int:
+    """How far right of the first key the triangle's diagonal starts, as declared or with the other corner."""
+    bottom = (call.setting.causal or "").endswith("bottom-right") != other_corner
+    return call.keys - call.queries if bottom else 0
+
+
 def _moved(step: int) -> Stages:
     """The diagonal lies `step` keys further right."""
 
     def stage(call: Call) -> Tensor:
-        offset = call.keys - call.queries if (call.setting.causal or "").endswith("bottom-right") else 0
-        return torch.ones(call.queries, call.keys, dtype=torch.bool).tril(offset + step)
+        return torch.ones(call.queries, call.keys, dtype=torch.bool).tril(_offset(call) + step)
 
     return _triangle(stage)
 
 
 def _other_corner(call: Call) -> Tensor:
-    other = "top-left" if (call.setting.causal or "").endswith("bottom-right") else "bottom-right"
-    return triangle(call.queries, call.keys, other)
+    return torch.ones(call.queries, call.keys, dtype=torch.bool).tril(_offset(call, other_corner=True))
 
 
 def _reversed(call: Call) -> Tensor:
-    offset = call.keys - call.queries if (call.setting.causal or "").endswith("bottom-right") else 0
-    return torch.ones(call.queries, call.keys, dtype=torch.bool).triu(offset)
+    return torch.ones(call.queries, call.keys, dtype=torch.bool).triu(_offset(call))
 
 
 def _by_blocks(size: int) -> Stages:
     def stage(call: Call) -> Tensor:
-        offset = call.keys - call.queries if (call.setting.causal or "").endswith("bottom-right") else 0
-        rows = torch.arange(call.queries)[:, None] + offset
+        rows = torch.arange(call.queries)[:, None] + _offset(call)
         return torch.arange(call.keys) // size <= rows.div(size, rounding_mode="floor")
 
     return _triangle(stage)
@@ -429,8 +429,7 @@ def _window(keep: Callable[[Tensor, int], Tensor], *, other_corner: bool = False
         width = call.case.window
         if width is None:
             return None
-        bottom = (call.setting.causal or "").endswith("bottom-right") != other_corner
-        offset = call.keys - call.queries if bottom else 0
+        offset = _offset(call, other_corner=other_corner)
         return keep(torch.arange(call.queries)[:, None] + offset - torch.arange(call.keys), width)
 
     return {"window": stage}

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..stages import Call, Stages, group
 from .fault import Fault, Variants, each, of, one, where
+from .storage import elements_of, read_as_dense
 
 NAMES = ("query", "key", "value")
 BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -21,15 +22,6 @@ BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 def _strided(call: Call) -> bool:
     return call.case.memory != "contiguous"
-
-
-def _dense(tensor: Tensor, *, offset: bool = True) -> Tensor:
-    """The elements that follow one another in the storage, taken for the tensor."""
-    flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
-    start = tensor.storage_offset() if offset else 0
-    count = tensor.numel()
-    picked = flat[(torch.arange(count) + start) % flat.numel()]
-    return picked.reshape(tensor.shape)
 
 
 def _misread(names: tuple[str, ...], how: Callable[[Tensor], Tensor]) -> Stages:
@@ -44,24 +36,24 @@ def _misread(names: tuple[str, ...], how: Callable[[Tensor], Tensor]) -> Stages:
 
 def _dense_if_expanded(tensor: Tensor) -> Tensor:
     """Read where the storage ends before the tensor does: what lies beyond is the storage again, one element on."""
-    flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    flat = elements_of(tensor)
     place = torch.arange(tensor.numel()) + tensor.storage_offset()
     return flat[(place + place // flat.numel()) % flat.numel()].reshape(tensor.shape)
 
 
 def _without_offset(tensor: Tensor) -> Tensor:
-    flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    flat = elements_of(tensor)
     return flat.as_strided(tensor.shape, tensor.stride(), 0)
 
 
 def _last_axis_dense(tensor: Tensor) -> Tensor:
-    flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    flat = elements_of(tensor)
     strides = (*tensor.stride()[:-1], 1)
     return flat.as_strided(tensor.shape, strides, tensor.storage_offset())
 
 
 def _first_stride_only(tensor: Tensor) -> Tensor:
-    flat = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    flat = elements_of(tensor)
     dense = torch.empty(tensor.shape[1:]).stride()
     return flat.as_strided(tensor.shape, (tensor.stride(0), *dense), tensor.storage_offset())
 
@@ -77,11 +69,11 @@ MEMORY = where(
     _strided,
     Fault(
         "reads_storage_as_contiguous", "The strides of an input are ignored: it is read as if it were contiguous.",
-        "Use its strides, or call contiguous().", lambda call: (*_misreads(_dense)(call), *_misreads(_dense_if_expanded)(call)),
+        "Use its strides, or call contiguous().", lambda call: (*_misreads(read_as_dense)(call), *_misreads(_dense_if_expanded)(call)),
     ),
     Fault(
         "ignores_storage_offset", "An input is read from the start of its storage.", "Add its storage offset.",
-        lambda call: (*_misreads(_without_offset)(call), *_misreads(lambda t: _dense(t, offset=False))(call)),
+        lambda call: (*_misreads(_without_offset)(call), *_misreads(lambda t: read_as_dense(t, offset=False))(call)),
     ),
     Fault(
         "assumes_dense_last_axis", "The stride of the last axis is taken for one.", "Use every stride.", _misreads(_last_axis_dense),
