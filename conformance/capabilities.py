@@ -9,14 +9,16 @@ from typing import Any
 
 from .dtypes import DTYPES
 from .errors import InvalidCapability, UnknownCapability, nearest
+from .layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
 
 MASK_PATTERNS = (
     "S", "LS", "BS", "BLS", "(BH)LS", "(BH)1S", "11LS", "111S", "B11S", "B1LS", "1HLS", "BH1S", "BHLS",
 )  # fmt: skip
 
 VOCABULARY: Mapping[str, tuple[object, ...]] = {
-    "layout": ("...LD", "BHLD", "BLHD", "LBHD", "BLE", "LBE"),
-    "inputs": ("cross", "self"),
+    "layout": (*KERNEL_LAYOUTS, *MODULE_LAYOUTS),
+    "inputs": ("cross", "context", "self"),
+    "lengths": ("any", "equal", "at most"),
     "value_width": ("any", "same"),
     "heads": ("equal", "grouped"),
     "leading": ("broadcast", "equal"),
@@ -52,11 +54,17 @@ class Capabilities:
 
     layout: str = "...LD"
     """Order of the axes of query, key, value and output. Default: any leading axes, then L and D (kernels),
-    or `BLE` (modules). With `BHLD`, `BLHD` or `LBHD` only inputs of four axes are sent."""
+    or `BLE` (modules). With any other layout of a kernel only inputs of batch and heads are sent: as they are (`BHLD`),
+    in another order (`BLHD`, `LBHD`), with the two merged (`(BH)LD`), or with heads merged into the width (`BL(HD)`,
+    `LB(HD)`), where the call is told their number as `heads=`."""
 
     inputs: str = "cross"
-    """`cross`: query, key and value are separate. `self`: one tensor is all three, so L = S always, and
-    rules about cross attention do not apply."""
+    """`cross`: query, key and value are separate. `context`: the query is separate, one tensor is key and value.
+    `self`: one tensor is all three, so L = S always. Rules that tell the tensors apart do not apply to the last two."""
+
+    lengths: str = "any"
+    """`any`: queries and keys are as many as they like. `equal`: only L = S is sent. `at most`: only L <= S is sent,
+    as to a decoder whose every step brings one key."""
 
     widths: str | tuple[int, ...] = "any"
     """Key widths D that are accepted. Default `any`; with a tuple no other width is ever sent."""
@@ -118,6 +126,19 @@ class Capabilities:
 
     deterministic: str = "yes"
     """What repeats bit by bit: forward and backward (`yes`), the `forward` pass only, or nothing (`no`)."""
+
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """Which of query, key and value are tensors of their own; the last of them serves for the rest."""
+        return ("query", "key", "value")[: {"self": 1, "context": 2}.get(self.inputs, 3)]
+
+    @property
+    def mask_patterns(self) -> str | tuple[str, ...]:
+        """`mask_shapes`, spelled out where tensors of three axes leave no room for masks of four."""
+        if self.layout == "(BH)LD" and self.mask_shapes == "broadcast":
+            return ("S", "LS", "(BH)LS", "(BH)1S")
+        return self.mask_shapes
 
 
 FIELDS = tuple(field.name for field in fields(Capabilities))

@@ -20,6 +20,7 @@ from .dtypes import is_half
 from .edge import Raised, WrongResult
 from .expectations import Near, scale_of
 from .fitting import Excluded, fit
+from .layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
 from .trial import Trial
 
 Check = Callable[[Trial], None]
@@ -170,7 +171,7 @@ CONVENTIONS: Mapping[str, Convention] = {
     entry.capability: entry
     for entry in (
         Convention(
-            "layout", "In which order are the axes?", ("...LD", "BHLD", "BLHD", "LBHD", "BLE", "LBE"),
+            "layout", "In which order are the axes?", (*KERNEL_LAYOUTS, *MODULE_LAYOUTS),
             (PLAIN, SQUARE_PLAIN), agrees, ("scale", "causal"),
         ),
         Convention(

@@ -21,9 +21,10 @@ def fit(case: Case, implementation: Implementation) -> Case | Excluded:
     """Return the case as this implementation gets it, or the capability for which it is never sent."""
     own = implementation.capabilities
     problem = _excluded(case, own, implementation.is_module)
-    if problem is not None:
-        return Excluded(f"{problem}={getattr(own, problem)!r}")
-    return _adapted(case, own, implementation.is_module)
+    adapted = _adapted(case, own, implementation.is_module)
+    if problem is None and own.lengths == "at most" and adapted.queries > adapted.keys:
+        problem = "lengths"
+    return adapted if problem is None else Excluded(f"{problem}={getattr(own, problem)!r}")
 
 
 def _adapted(case: Case, own: Capabilities, module: bool) -> Case:
@@ -34,13 +35,14 @@ def _adapted(case: Case, own: Capabilities, module: bool) -> Case:
     value_width = case.value_width
     if module or own.value_width == "same":
         value_width = width
-    keys = case.queries if own.inputs == "self" else case.keys
+    paired = own.inputs == "self" or own.lengths == "equal"
+    keys = case.queries if paired else case.keys
     if case.values == "needles":
         keys = min(keys, width)
-    if own.inputs == "self" and (case.queries == 0 or case.keys == 0):
+    if paired and (case.queries == 0 or case.keys == 0):
         keys = 0
-    queries = keys if own.inputs == "self" else case.queries
-    shared = "qkv" if own.inputs == "self" else case.shared
+    queries = keys if paired else case.queries
+    shared = {"self": "qkv", "context": case.shared or "kv"}.get(own.inputs, case.shared)
     if shared in ("qkv", "kv"):
         value_width = width
     changed = {"width": width, "value_width": value_width, "queries": queries, "keys": keys, "shared": shared}
@@ -55,6 +57,8 @@ def _excluded(case: Case, own: Capabilities, module: bool) -> str | None:
         return "layout"
     if case.broadcast and (own.leading == "equal" or own.layout != "...LD"):
         return "leading" if own.leading == "equal" else "layout"
+    if case.bias is not None and own.layout == "(BH)LD":
+        return "layout"
     if case.kv_heads is not None and own.heads != "grouped":
         return "heads"
     if own.inputs == "self" and (case.shared == "kv" or case.kv_heads is not None):
@@ -81,7 +85,7 @@ def _excluded_mask(case: Case, own: Capabilities, module: bool) -> str | None:
     if mask.axes == "HLS" and module:
         # Modules differ on three axes: some take one mask per sample there.
         return "layout"
-    if accepted[0] != "lengths" and masks.choose_pattern(own.mask_shapes, mask.axes) is None:
+    if accepted[0] != "lengths" and masks.choose_pattern(own.mask_patterns, mask.axes) is None:
         return "mask_shapes"
     if case.may_have_empty_rows and own.empty_row == "error":
         return "empty_row"

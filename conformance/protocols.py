@@ -73,7 +73,7 @@ def stepwise(step: Callable[..., Any], new_cache: Callable[[], Any]) -> Adapted:
 
     `step(query (B, H, 1, D), key (B, H, 1, D), value (B, H, 1, E), cache, **options)` returns (B, H, 1, E), alone or with the cache
     for the next step; `new_cache()` makes an empty one. The last of S keys belongs to the last of L queries, so the
-    triangle is aligned bottom-right: S - L earlier tokens fill the cache, and L - S queries before the first key get zeros.
+    triangle is aligned bottom-right: S - L earlier tokens fill the cache. Every step brings a key, so L is at most S.
 
         decoder = register(stepwise(model.step, model.new_cache))
     """
@@ -83,6 +83,8 @@ def stepwise(step: Callable[..., Any], new_cache: Callable[[], Any]) -> Adapted:
         if mask is not None:
             raise UnsuitableInputs("stepwise() has no way to hand a mask to a step; declare mask=()")
         queries, keys = query.shape[2], key.shape[2]
+        if queries > keys:
+            raise UnsuitableInputs(f"{queries} queries with {keys} keys; every step of a decoder brings a key")
         cache, outputs = new_cache(), []
         for position in range(keys if queries else 0):
             row, at = position - (keys - queries), slice(position, position + 1)
@@ -92,11 +94,11 @@ def stepwise(step: Callable[..., Any], new_cache: Callable[[], Any]) -> Adapted:
             output, cache = returned if isinstance(returned, tuple) else (returned, cache)
             if row >= 0:
                 outputs.append(output)
-        early = value.new_zeros(*query.shape[:2], max(queries - keys, 0), value.shape[-1])
-        return torch.cat([early, *outputs], 2)
+        return torch.cat(outputs, 2) if outputs else value.new_zeros(*query.shape[:3], value.shape[-1])
 
     defaults = {
-        "layout": "BHLD", "leading": "equal", "mask": (), "causal": "always bottom-right", "empty_row": "zeros", "second": None,
+        "layout": "BHLD", "leading": "equal", "lengths": "at most", "mask": (), "causal": "always bottom-right",
+        "second": None,
     }  # fmt: skip
     return Adapted(attend, defaults, f"stepwise({getattr(step, '__name__', step)})")
 

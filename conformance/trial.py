@@ -16,7 +16,7 @@ from .expectations import Expectation, Near, expect
 from .fitting import Excluded, fit
 from .gradients import expect_gradients, expected_gradients, upstream_of
 from .inputs import Inputs, make
-from .subject import Result, Subject
+from .subject import Result, Subject, heads_of
 
 INPUT_NAMES = ("query", "key", "value")
 
@@ -187,8 +187,15 @@ class Trial:
                 if name == "value" and "output" not in through:
                     continue
                 raise Departure(f"no gradient reaches the {name}", inputs=inputs, ratio=float("inf"))
-            gradients[name] = gradient if name == "bias" else self.subject.canonical(gradient)
+            gradients[name] = self.canonical(gradient, name, inputs)
         return gradients
+
+    def canonical(self, tensor: Tensor, name: str, inputs: Inputs | None = None) -> Tensor:
+        """Return an input as it was delivered, or its gradient, in canonical axes; a bias has no others."""
+        if name == "bias":
+            return tensor
+        heads, kv_heads = heads_of(inputs or self.inputs)
+        return self.subject.canonical(tensor, heads if name == "query" else kv_heads)
 
     def expected_gradients(self, inputs: Inputs | None = None, through: str = "output") -> Mapping[str, Near]:
         """Return the gradients that a sound implementation gives."""
@@ -198,11 +205,16 @@ class Trial:
 
     def expected_sums(self, inputs: Inputs | None = None, through: str = "output") -> Mapping[str, Near]:
         """Return the expected gradients; a tensor that serves several arguments has their sum under each name."""
-        expected = self.expected_gradients(inputs, through)
-        case = (inputs or self.inputs).case
-        if case.shared or self.capabilities.inputs == "self":
-            return summed(expected, "kv" if case.shared == "kv" else "qkv")
-        return expected
+        return self.sums(self.expected_gradients(inputs, through), (inputs or self.inputs).case.shared)
+
+    def sums(self, expected: Mapping[str, Near], shared: str | None = None) -> Mapping[str, Near]:
+        """Return gradients per argument as they arrive at the tensors that serve the arguments."""
+        shared = self.case.shared if shared is None else shared
+        return summed(expected, shared) if shared else expected
+
+    def spread(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Return query, key and value where `tensors` are the distinct ones."""
+        return {name: tensors[min(place, len(tensors) - 1)] for place, name in enumerate(INPUT_NAMES)}
 
     def gradients_agree(self, result: Result, inputs: Inputs | None = None, through: str = "output") -> None:
         """Compare the gradients of all inputs with the expected ones."""

@@ -11,7 +11,7 @@ from ..comparing import Departure
 from ..edge import foreign
 from ..expectations import Near
 from ..subject import Result
-from ..trial import INPUT_NAMES, Trial
+from ..trial import Trial
 
 
 def second_derivatives(trial: Trial, through: str) -> None:
@@ -33,7 +33,7 @@ def second_derivatives(trial: Trial, through: str) -> None:
     tolerance = 1e-4 if trial.capabilities.precision == "softmax32" else 1e-6
     for name, found in zip(distinct, second, strict=True):
         difference = (ahead[name] - behind[name]) / (2 * step)
-        actual = torch.zeros_like(difference) if found is None else canonical(trial, name, found.detach())
+        actual = torch.zeros_like(difference) if found is None else trial.canonical(found.detach(), name)
         allowed = torch.full_like(difference, tolerance) + tolerance * difference.abs()
         trial.near(f"second derivative of the {name}", actual, Near(difference, allowed))
 
@@ -41,15 +41,8 @@ def second_derivatives(trial: Trial, through: str) -> None:
 def _distinct(trial: Trial, result: Result) -> dict[str, Tensor]:
     """Return the delivered leaves by name, each tensor once."""
     sent = result.delivered
-    if trial.capabilities.inputs == "self":
-        return {"query": sent.query}
-    names = INPUT_NAMES if trial.inputs.bias is None else (*INPUT_NAMES, "bias")
+    names = trial.capabilities.distinct if trial.inputs.bias is None else (*trial.capabilities.distinct, "bias")
     return {name: sent.tensors()[name] for name in names}
-
-
-def canonical(trial: Trial, name: str, tensor: Tensor) -> Tensor:
-    """Return a gradient in canonical axes; a bias has no others."""
-    return tensor if name == "bias" else trial.subject.canonical(tensor)
 
 
 def _inner(first: Mapping[str, Tensor | None], directions: Mapping[str, Tensor], trial: Trial, through: str) -> Tensor:
@@ -74,11 +67,9 @@ def _exact_gradients(
 ) -> dict[str, Tensor]:
     """Return the oracle's first gradients at inputs moved by `step` along the directions, canonical."""
     moved = {
-        name: canonical(trial, name, (tensor + step * directions[name]).detach()) for name, tensor in distinct.items()
+        name: trial.canonical((tensor + step * directions[name]).detach(), name) for name, tensor in distinct.items()
     }
-    if len(moved) == 1:
-        moved = dict.fromkeys(INPUT_NAMES, moved["query"])
-        gradients = trial.expected_gradients(trial.inputs.changed(**moved), through)
-        return {"query": sum((gradients[name].value for name in INPUT_NAMES), torch.zeros(()).double())}
-    gradients = trial.expected_gradients(trial.inputs.changed(**moved), through)
+    bias = {"bias": moved.pop("bias")} if "bias" in moved else {}
+    there = trial.inputs.changed(**trial.spread(list(moved.values())), **bias)
+    gradients = trial.sums(trial.expected_gradients(there, through))
     return {name: gradients[name].value for name in distinct}

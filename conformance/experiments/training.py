@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..comparing import Departure, NotApplicable
 from ..expectations import Near
-from ..inputs import ROLES, Drawn, Inputs
+from ..inputs import Drawn, Inputs
 from ..subject import Result
 from ..trial import INPUT_NAMES, Trial
 
@@ -43,12 +43,17 @@ def holding(module: nn.Module, trial: Trial, inputs: Inputs) -> Inputs:
         raise NotApplicable("no parameters are drawn for it")
     held = layout.gather({name: tensor.detach().clone() for name, tensor in module.named_parameters()})
     full, head, bias = dict(drawn.full), dict(drawn.head), dict(drawn.bias)
-    for role in ROLES:
+    for role in layout.weights:
         table = head if layout.structure.shared and role != "output" else full
-        table[role] = held[f"{role}.weight"].reshape(table[role].shape)
+        table[role] = _over(table[role], held[f"{role}.weight"])
         if f"{role}.bias" in held:
-            bias[role] = held[f"{role}.bias"].reshape(bias[role].shape)
+            bias[role] = _over(bias[role], held[f"{role}.bias"])
     return inputs.changed(parameters=Drawn(full, head, bias))
+
+
+def _over(drawn: Tensor, held: Tensor) -> Tensor:
+    """Return what was drawn with the rows that a module holds in place of the first."""
+    return torch.cat([held.reshape(-1, *drawn.shape[1:]), drawn[held.numel() // max(drawn[:1].numel(), 1) :]])
 
 
 def the_rest_agrees(trial: Trial, still: set[str], frozen: set[str], asking: str) -> None:
@@ -72,7 +77,7 @@ def the_rest_agrees(trial: Trial, still: set[str], frozen: set[str], asking: str
     expected = trial.expected_sums()
     for name in INPUT_NAMES:
         if f"input {name}" in kept:
-            actual = subject.canonical(kept[f"input {name}"])
+            actual = trial.canonical(kept[f"input {name}"], name)
             trial.near(f"gradient of the {name} where {asking} asks for one", actual, expected[name])
     filled = {name: kept.get(name, torch.zeros_like(tensor)) for name, tensor in module.named_parameters()}
     for name, gradient in layout.gather(filled).items():

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from ..comparing import Departure
 from ..conventions import CONVENTIONS, PLAIN, SQUARE_PLAIN, declaration, read
+from ..errors import UnknownCall
 from ..rulebook import rule
 from ..trial import Trial
 
 
 def _settle(trial: Trial, capability: str) -> None:
-    reading = read(trial, CONVENTIONS[capability])
+    try:
+        reading = read(trial, CONVENTIONS[capability])
+    except UnknownCall as error:
+        # What has no place in the call would be missing from every case that needs it.
+        raise Departure(str(error), inputs=trial.inputs, declare=error.declare, blocks=True) from error
     declared = getattr(trial.capabilities, capability)
     if reading.changes is None and capability != "scale" and trial.case in (PLAIN, SQUARE_PLAIN):
         # An ordinary call that no answer explains is no matter of axes or triangles: NUMERIC-002 says what differs.

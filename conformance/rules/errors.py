@@ -11,6 +11,7 @@ from ..cases import Case, Mask
 from ..comparing import Departure, NotApplicable, require_shape
 from ..edge import Raised
 from ..inputs import Inputs
+from ..layouts import KERNEL_LAYOUTS, hides_heads
 from ..rulebook import rule
 from ..trial import Trial
 
@@ -140,7 +141,7 @@ def value_of_a_smaller_batch_than_the_key_raises(trial: Trial) -> None:
     dtypes="once",
     depends=(),
     kinds=("kernel",),
-    needs={"inputs": "cross"},
+    needs={"inputs": "cross", "layout": tuple(word for word in KERNEL_LAYOUTS if not hides_heads(word))},
 )
 def different_heads_raise(trial: Trial) -> None:
     """A number of key heads that does not divide the number of query heads, or differs from that of value heads, is an error."""

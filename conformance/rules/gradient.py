@@ -12,7 +12,7 @@ from ..comparing import Departure, require_equal, require_finite
 from ..conventions import ALL_KINDS, TRIANGLES
 from ..edge import foreign
 from ..expectations import Near
-from ..experiments.second_order import canonical, second_derivatives
+from ..experiments.second_order import second_derivatives
 from ..memory import place
 from ..rulebook import rule
 from ..trial import INPUT_NAMES, Trial
@@ -134,7 +134,7 @@ def each_input_alone_gets_its_gradient(trial: Trial) -> None:
         for name, gradient in found.items():
             if gradient is None:
                 raise Departure(f"no gradient reaches the {name} when only {alone} ask for one", inputs=trial.inputs)
-            actual = canonical(trial, name, gradient)
+            actual = trial.canonical(gradient, name)
             trial.near(f"gradient of the {name} when only {alone} ask for one", actual, expected[name])
 
 
@@ -298,7 +298,7 @@ def gradients_accumulate_in_leaves(trial: Trial) -> None:
         unit = units(trial.dtype).output
         trial.near(
             f"twice the gradient of the {name}",
-            trial.subject.canonical(gradient),
+            trial.canonical(gradient, name),
             Near(2 * near.value, 2 * near.allowed + 4 * unit * near.value.abs()),
         )
 

@@ -27,7 +27,8 @@ from ..trial import INPUT_NAMES, Trial
 Function = Callable[..., Tensor]
 
 _CASES = (SMALL, SMALL_MASKED)
-_DIFFERENTIABLE = {"gradient": ("once", "twice")}
+_TORCH = {"framework": "torch"}
+_DIFFERENTIABLE = {**_TORCH, "gradient": ("once", "twice")}
 ROUNDINGS = 4
 """How many times the allowance of eager bf16 a result under autocast may be off: which stages it rounds is up to it."""
 
@@ -79,9 +80,11 @@ def _module(trial: Trial, inputs: Inputs | None = None) -> nn.Module | None:
 def _function(trial: Trial, module: nn.Module | None) -> Function:
     """Return the implementation as a function of delivered tensors to its output in canonical axes."""
     target: Any = trial.subject.implementation.target if module is None else module
+    usual = trial.subject.deliver(trial.inputs)
+    trial.subject.prepare(target, usual)
 
     def function(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        sent = Delivered(query, key, value, mask, {})
+        sent = Delivered(query, key, value, mask, usual.options, usual.heads, usual.pattern)
         return trial.subject._result(trial.subject._invoke(target, sent), sent).output
 
     return function
@@ -111,6 +114,7 @@ def _lengths(trial: Trial) -> Iterator[Trial]:
     cases=_CASES,
     dtypes="first",
     thorough=True,
+    needs=_TORCH,
 )
 def compiled_calls_agree(trial: Trial) -> None:
     """Under torch.compile the output and the gradients agree, for the lengths first seen and for later ones.
@@ -160,6 +164,7 @@ class _Program(nn.Module):
     modes=("eval",),
     dtypes="first",
     thorough=True,
+    needs=_TORCH,
 )
 def exported_program_agrees(trial: Trial) -> None:
     """A program exported by torch.export gives what the definition gives, for other values as well."""
@@ -177,6 +182,7 @@ def exported_program_agrees(trial: Trial) -> None:
     modes=("eval",),
     dtypes="first",
     thorough=True,
+    needs=_TORCH,
 )
 def exported_program_agrees_at_other_lengths(trial: Trial) -> None:
     """A program that torch.export made for any length gives what the definition gives at another length."""
@@ -233,11 +239,12 @@ _MAPPED = (("query", "key", "value", "mask"), ("query", "key", "value"), ("query
     modes=("eval",),
     dtypes="first",
     thorough=True,
+    needs=_TORCH,
 )
 def mapped_calls_equal_a_loop(trial: Trial) -> None:
     """Under torch.func.vmap each element of the mapped axis gives what it gives alone, mask mapped or not."""
     function = _function(trial, _module(trial))
-    for mapped in _MAPPED[:2] if trial.capabilities.inputs == "self" else _MAPPED:
+    for mapped in _MAPPED[:2] if trial.capabilities.inputs != "cross" else _MAPPED:
         if trial.case.mask is None and "mask" in mapped:
             continue
         elements = _elements(trial, mapped)
@@ -278,6 +285,7 @@ def _stacked(
     modes=("eval",),
     dtypes="first",
     thorough=True,
+    needs=_TORCH,
 )
 def inference_mode_gives_the_same(trial: Trial) -> None:
     """Under torch.inference_mode the output agrees, with inputs made inside and outside of it."""
@@ -315,7 +323,7 @@ def inference_mode_gives_the_same(trial: Trial) -> None:
             value_width=2,
         ),
     ),
-    needs={"dtypes": "fp32"},
+    needs={**_TORCH, "dtypes": "fp32"},
     dtypes="once",
     thorough=True,
 )
@@ -367,22 +375,15 @@ def _several(near: Near) -> Near:
 
 
 def _gradients_under_autocast_agree(trial: Trial, result: Result, inputs: Inputs, expected: Mapping[str, Near]) -> None:
-    names = INPUT_NAMES[:1] if trial.capabilities.inputs == "self" else INPUT_NAMES
+    names = trial.capabilities.distinct
     sent = [getattr(result.delivered, name) for name in names]
     upstream = inputs.upstream.to(result.output.device, result.output.dtype)
     found = foreign(torch.autograd.grad, result.output, sent, upstream, allow_unused=True)
     for name, gradient in zip(names, found, strict=True):
         if gradient is None:
             raise Departure(f"no gradient reaches the {name} under autocast", inputs=inputs)
-        near = _several(expected[name] if len(names) > 1 else _total(expected))
-        trial.near(f"gradient of the {name} under autocast", trial.subject.canonical(gradient), near, inputs)
-
-
-def _total(expected: Mapping[str, Near]) -> Near:
-    """Return the gradient of one tensor that is query, key and value."""
-    value = sum((expected[name].value for name in INPUT_NAMES[1:]), expected["query"].value)
-    allowed = sum((expected[name].allowed for name in INPUT_NAMES[1:]), expected["query"].allowed)
-    return Near(value, allowed)
+        near = _several(trial.sums(expected, inputs.case.shared)[name])
+        trial.near(f"gradient of the {name} under autocast", trial.canonical(gradient, name, inputs), near, inputs)
 
 
 STEP = 1e-6
@@ -402,9 +403,7 @@ def forward_mode_agrees(trial: Trial) -> None:
     """The derivative in a direction, taken in forward mode, agrees with the definition's."""
     tolerance = _forward_tolerance(trial)
     function = _alone(trial, _function(trial, _module(trial)))
-    tensors = [
-        tensor for tensor in _sent(trial)[: 1 if trial.capabilities.inputs == "self" else 3] if tensor is not None
-    ]
+    tensors = [tensor for tensor in _sent(trial)[: len(trial.capabilities.distinct)] if tensor is not None]
     generator = torch.Generator().manual_seed(23)
     directions = [torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor) for tensor in tensors]
     near = _directional(trial, tensors, directions, tolerance)
@@ -449,10 +448,9 @@ def _directional(trial: Trial, tensors: Sequence[Tensor], directions: Sequence[T
 
 
 def _definition(trial: Trial, tensors: Sequence[Tensor], directions: Sequence[Tensor], step: float) -> Tensor:
-    pairs = zip(tensors, directions, strict=True)
-    moved = [trial.subject.canonical(tensor.double() + step * direction.double()) for tensor, direction in pairs]
-    named = dict(zip(INPUT_NAMES, moved * 3 if len(moved) == 1 else moved, strict=False))
-    return trial.expectation(trial.inputs.changed(**named)).output.value
+    pairs = zip(trial.capabilities.distinct, tensors, directions, strict=True)
+    moved = [trial.canonical(tensor.double() + step * towards.double(), name) for name, tensor, towards in pairs]
+    return trial.expectation(trial.inputs.changed(**trial.spread(moved))).output.value
 
 
 def _by_func(function: Function, tensors: Sequence[Tensor], directions: Sequence[Tensor]) -> Tensor:
@@ -505,7 +503,7 @@ def _loss(function: Function, upstream: Tensor) -> Function:
 def _agree(trial: Trial, found: Sequence[Tensor], inputs: Inputs, how: str) -> None:
     expected = trial.expected_gradients(inputs)
     for name, gradient in zip(INPUT_NAMES, found, strict=True):
-        trial.near(f"gradient of the {name} by {how}", trial.subject.canonical(gradient), expected[name], inputs)
+        trial.near(f"gradient of the {name} by {how}", trial.canonical(gradient, name, inputs), expected[name], inputs)
 
 
 @rule(
@@ -515,6 +513,7 @@ def _agree(trial: Trial, found: Sequence[Tensor], inputs: Inputs, how: str) -> N
     dtypes="first",
     kinds=("module",),
     thorough=True,
+    needs=_TORCH,
 )
 def functional_call_takes_other_parameters(trial: Trial) -> None:
     """Under torch.func.functional_call a module computes with the parameters that it is handed, not with its own."""

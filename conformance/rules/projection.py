@@ -225,8 +225,9 @@ def changed_parameters_change_the_output(trial: Trial) -> None:
 def parameters_of_a_head_belong_to_it(trial: Trial) -> None:
     """Other parameters for one head change the output as the definition says, and the weights of no other head."""
     subject, inputs, drawn = trial.subject, trial.inputs, trial.inputs.parameters
-    if drawn is None or subject.layout(inputs).structure.shared:
-        raise NotApplicable("the heads share their projections")
+    structure = subject.layout(inputs).structure
+    if drawn is None or structure.shared or structure.kv_heads is not None:
+        raise NotApplicable("heads share their projections")
     head, width = 1, inputs.case.width
     rows = slice(head * width, (head + 1) * width)
     full = {role: tensor.clone() for role, tensor in drawn.full.items()}
@@ -289,7 +290,7 @@ def frozen_parts_leave_the_other_gradients(trial: Trial) -> None:
     """Where some parameters, or the inputs, ask for no gradient, all others get theirs unchanged."""
     layout = trial.subject.layout(trial.inputs)
     every = dict.fromkeys(layout.names)
-    roles = {role: {slot.name for slot in layout.weights[role]} for role in ROLES}
+    roles = {role: {slot.name for slot in slots} for role, slots in layout.weights.items()}
     choices = [("no input", set(INPUT_NAMES), set()), ("no parameter", set(), set(every))]
     choices += [(f"not the {role} projection", set(), names) for role, names in roles.items()]
     choices += [(f"only the {role} projection", set(INPUT_NAMES), set(every) - names) for role, names in roles.items()]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -169,6 +170,7 @@ def _elsewhere() -> Iterator[None]:
         warnings.filterwarnings("ignore", message="set by the suite to see whether it stays")
         torch.manual_seed(20_240_229)
         random.seed(20_240_229)
+        np.random.seed(20_240_229)  # noqa: NPY002 - it is the global generator that is watched
         os.chdir(os.path.abspath(os.sep))
         try:
             yield
@@ -180,6 +182,7 @@ def _state() -> dict[str, object]:
     return {
         "state of the random generator": torch.get_rng_state(),
         "state of Python's random generator": random.getstate(),
+        "state of NumPy's random generator": _drawn_by_numpy(),
         "default dtype": torch.get_default_dtype(),
         "grad mode": torch.is_grad_enabled(),
         "number of threads": torch.get_num_threads(),
@@ -196,6 +199,11 @@ def _state() -> dict[str, object]:
         "recursion limit": sys.getrecursionlimit(),
         "hooks for saved tensors": _saved_tensors_are_packed(),
     }
+
+
+def _drawn_by_numpy() -> Tensor:
+    state = np.random.get_state()  # noqa: NPY002 - it is the global generator that is watched
+    return torch.tensor([*state[1].tolist(), *state[2:4]], dtype=torch.float64)
 
 
 def _saved_tensors_are_packed() -> bool:

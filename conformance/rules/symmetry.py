@@ -160,7 +160,7 @@ def _element(inputs: Inputs, element: int) -> Inputs:
     "SYMMETRY-007",
     source="padding that is counted as keys",
     cases=(Case("tail of keys hidden", keys=9, mask=Mask("tail hidden", "LS", ("bool", "number", "additive"))),),
-    needs=_FREE,
+    needs={**_FREE, "lengths": ("any", "at most")},
 )
 def hidden_tail_equals_a_shorter_input(trial: Trial) -> None:
     """Hiding the last keys from everybody gives what leaving them out gives."""

@@ -1,0 +1,127 @@
+"""How it is called: what it takes for query, key and value, in which order of axes, and by what it scales."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..cases import Case
+from ..comparing import Departure, NotApplicable, require_shape
+from ..conventions import PLAIN, measured_scale
+from ..edge import FOREIGN
+from ..fitting import Excluded
+from ..layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
+from ..trial import Trial
+from .prober import Prober, Seen
+
+OFFERS: tuple[Mapping[str, Any], ...] = (
+    {},
+    {"value_width": "same"},
+    {"lengths": "equal"},
+    {"lengths": "equal", "value_width": "same"},
+    {"widths": (16,), "value_width": "same"},
+    {"widths": (64,), "value_width": "same"},
+    {"widths": (16,), "lengths": "equal", "value_width": "same"},
+    {"widths": (64,), "lengths": "equal", "value_width": "same"},
+)
+"""What is asked less and less of a call until it is answered."""
+
+SCALES = ("1/sqrt(D)", "1/sqrt(d_model)", 1.0)
+TRIANGLES = (None, "always top-left", "always bottom-right")
+DTYPES = ("fp32", "fp64", "bf16", "fp16")
+
+Answers = dict[str, Any]
+
+
+def settle_call(prober: Prober) -> None:
+    """Find a dtype, an order of axes, a form of the inputs, a scale and a triangle under which a plain call agrees."""
+    answered: tuple[str, Answers, Seen] | None = None
+    for dtype in DTYPES:
+        prober.dtype = dtype
+        for answers in _calls(prober):
+            shaped = prober.see(PLAIN, _has_the_right_shape, **answers)
+            if not shaped.agrees:
+                continue
+            read = _read(prober, answers)
+            if read is not None:
+                _keep(prober, {**answers, **read[0]}, read[1])
+                return
+            answered = answered or (dtype, answers, prober.see(PLAIN, **answers))
+        if answered is not None:
+            break
+    _keep_what_was_answered(prober, answered)
+
+
+def _keep_what_was_answered(prober: Prober, answered: tuple[str, Answers, Seen] | None) -> None:
+    if answered is None:
+        prober.dtype = DTYPES[0]
+        seen = prober.see(PLAIN)
+        prober.settle("layout", prober.known("layout"), f"no call was answered: {seen.told}", settled=False)
+        return
+    prober.dtype, answers, seen = answered
+    for name, value in answers.items():
+        prober.settle(name, value, "the call is answered in the right shape")
+    evidence = f"no order of axes, scale or triangle explains a plain call: {seen.told}{prober.explained(PLAIN)}"
+    for name in ("layout", "scale"):
+        prober.settle(name, prober.known(name), evidence, settled=False)
+
+
+def _keep(prober: Prober, answers: Answers, seen: Seen) -> None:
+    for name, value in answers.items():
+        prober.settle(name, value, f"a plain call {seen.told}")
+    for name in ("layout", "inputs", "scale"):
+        if name not in answers:
+            prober.settle(name, prober.known(name), f"a plain call {seen.told}")
+
+
+def _calls(prober: Prober) -> Iterator[Answers]:
+    """Yield what may be meant by a call: first what is known, then the least restricted."""
+    layouts = [*MODULE_LAYOUTS] if prober.is_module else [*KERNEL_LAYOUTS]
+    layouts.sort(key=lambda layout: layout != prober.known("layout"))
+    inputs = sorted(("cross", "context", "self"), key=lambda word: word != prober.known("inputs"))
+    for taken, offer, layout in itertools.product(inputs, OFFERS, layouts):
+        yield {**offer, "inputs": taken, "layout": layout}
+
+
+def _has_the_right_shape(trial: Trial) -> None:
+    result = trial.run()
+    require_shape(what="output", actual=result.output, shape=tuple(trial.expectation().output.value.shape))
+
+
+def _read(prober: Prober, answers: Answers) -> tuple[Answers, Seen] | None:
+    """Return scale and triangle under which a call agrees, known or measured, on two sets of sizes."""
+    usual = prober.known("scale")
+    for scale in sorted(SCALES, key=lambda word: word != usual):
+        for causal in TRIANGLES:
+            found = {"scale": scale, "causal": causal}
+            seen = _agrees_twice(prober, {**answers, **found})
+            if seen is not None:
+                return found, seen
+    return _measured(prober, answers)
+
+
+OTHER = Case("plain, other sizes", batch=3, heads=2, queries=6, keys=9, width=4, value_width=5)
+
+
+def _agrees_twice(prober: Prober, answers: Answers) -> Seen | None:
+    first = prober.see(PLAIN, **answers)
+    if not first.agrees:
+        return None
+    second = prober.see(OTHER, **answers)
+    return first if second.agrees or second.raises else None
+
+
+def _measured(prober: Prober, answers: Answers) -> tuple[Answers, Seen] | None:
+    trial = prober.trial(PLAIN, **answers)
+    if isinstance(trial, Excluded):
+        return None
+    try:
+        factor = measured_scale(trial).answer
+    except (*FOREIGN, Departure, NotApplicable):
+        return None
+    if factor is None:
+        return None
+    found = {"scale": factor, "causal": None}
+    seen = _agrees_twice(prober, {**answers, **found})
+    return None if seen is None else (found, seen)

@@ -1,0 +1,84 @@
+"""Whether it can be causal, which corner the triangle is aligned with, and what a mask beside it does."""
+
+from __future__ import annotations
+
+from ..cases import Case, Mask
+from ..conventions import (
+    ALL_KINDS,
+    CAUSAL_MASKED,
+    CAUSAL_TALL,
+    CAUSAL_WIDE,
+    CONVENTIONS,
+    causal_with_mask_agrees,
+)
+from ..fitting import Excluded
+from .prober import Prober, Seen
+
+CORNERS = ("top-left", "bottom-right")
+SQUARE = Case("causal, L = S", causal=True, queries=6, keys=6)
+MASKED_PER_BATCH = Case("causal with padding", causal=True, queries=6, keys=6, mask=Mask("padding", "B11S", ALL_KINDS))
+
+
+def settle_causality(prober: Prober) -> None:
+    """Find out about the triangle; one that is always there was found with the plain call."""
+    if prober.known("causal") is None:
+        _option(prober)
+    if prober.known("causal") is not None:
+        _with_mask(prober)
+
+
+def _option(prober: Prober) -> None:
+    seen = {corner: _at(prober, corner) for corner in CORNERS}
+    best = next((corner for corner in CORNERS if seen[corner].agrees), None)
+    first = seen["top-left"]
+    if best is not None:
+        prober.settle("causal", best, _evidence(prober, best))
+    elif first.raises or not prober.takes("causal"):
+        prober.settle("causal", None, f"with causal=True {first.told}" if first.raises else "there is no such option")
+    else:
+        told = prober.explained(SQUARE, causal="top-left")
+        prober.settle("causal", "top-left", f"causal is taken, and {first.told}{told}", settled=False)
+
+
+def _at(prober: Prober, corner: str) -> Seen:
+    """Return what is seen where the corners differ, and at L = S."""
+    worst = prober.see(SQUARE, causal=corner)
+    for case in (CAUSAL_WIDE, CAUSAL_TALL):
+        seen = prober.see(case, causal=corner)
+        if not seen.agrees and seen.state != "excluded" and not _has_empty_rows(prober, case, corner):
+            worst = seen
+    return worst
+
+
+def _has_empty_rows(prober: Prober, case: Case, corner: str) -> bool:
+    """Say whether rows without a key stand in the case, whose answer is asked for elsewhere."""
+    trial = prober.trial(case, causal=corner)
+    return not isinstance(trial, Excluded) and bool(trial.expectation().empty_rows.any())
+
+
+def _evidence(prober: Prober, corner: str) -> str:
+    other = next(word for word in CORNERS if word != corner)
+    seen = prober.see(CAUSAL_WIDE, causal=other)
+    if seen.agrees or seen.state == "excluded":
+        return f"a call with causal=True agrees; L = S only, so that {other} would agree as well"
+    return f"calls with causal=True agree at L < S, where {other} departs"
+
+
+def _with_mask(prober: Prober) -> None:
+    for case in (CAUSAL_MASKED, MASKED_PER_BATCH):
+        for answer in CONVENTIONS["causal_with_mask"].answers:
+            seen = prober.see(case, causal_with_mask_agrees, causal_with_mask=answer)
+            if seen.state == "excluded":
+                break
+            if seen.agrees:
+                prober.settle("causal_with_mask", answer, f"causal with a mask: {_words(answer)}")
+                return
+        else:
+            told = prober.explained(case, causal_with_mask="and")
+            both = prober.see(case, causal_with_mask="and").told
+            prober.settle("causal_with_mask", "and", f"causal with a mask: {both}{told}", settled=False)
+            return
+
+
+def _words(answer: str) -> str:
+    return "both hold" if answer == "and" else "it raises"

@@ -1,0 +1,100 @@
+"""The parent's side of a probe: each target has a child process, so that a crash or a hang costs that target."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..child import Child
+from ..workers import WorkerFailed
+from .plain import Told, told
+
+TIMEOUT = 60.0
+"""Seconds that one experiment may take unless told otherwise."""
+
+Hear = Callable[[str], None]
+"""Is told in a few words what is tried now."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why nothing can be told of an implementation; `loaded` says whether it was found at all."""
+
+    name: str
+    why: str
+    loaded: bool = True
+
+
+@dataclass
+class _State:
+    ready: bool = False
+    done: bool = False
+    names: list[str] = field(default_factory=list)
+    skip: list[str] = field(default_factory=list)
+    name: str = ""
+    text: str = ""
+
+
+def probe_many(
+    targets: Iterable[str],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    timeout: float = TIMEOUT,
+    hear: Hear = lambda text: None,
+) -> Iterator[Told | Failure]:
+    """Probe targets one after another, each in a child process, and yield what there is to be told of each.
+
+    Raises WorkerFailed if no child starts.
+    """
+    for target in dict.fromkeys(targets):
+        order = {"target": target, "settings": dict(settings or {}), "timeout": timeout, "folder": os.getcwd()}
+        yield from _through(order, timeout, hear)
+
+
+def _through(order: dict[str, Any], timeout: float, hear: Hear) -> Iterator[Told | Failure]:
+    state = _State()
+    while not state.done:
+        state.name = state.text = ""
+        child = Child({**order, "skip": state.skip}, order["folder"], timeout, module=f"{__package__}.serving")
+        try:
+            yield from _listen(child, state, hear)
+        finally:
+            child.end()
+        if not state.done:
+            yield _buried(order["target"], state, child)
+            state.done = not set(state.names) - set(state.skip)
+
+
+def _listen(child: Child, state: _State, hear: Hear) -> Iterator[Told | Failure]:
+    for event in child.events(threading.Event()):
+        kind = event.pop("type")
+        if kind == "ready":
+            state.ready = True
+        elif kind == "loaded":
+            state.names = event["names"]
+        elif kind == "experiment":
+            state.name, state.text = event["name"], event["text"]
+            hear(f"{state.name}  {state.text}")
+        elif kind == "done":
+            state.done = True
+            return
+        else:
+            state.skip.append(event["name"])
+            yield told(event) if kind == "profile" else Failure(**event)
+
+
+def _buried(target: str, state: _State, child: Child) -> Failure:
+    """Return what is to be said of a dead child."""
+    death = child.death()
+    if not state.ready:
+        raise WorkerFailed(
+            f"a worker process did not start ({death.how}). It needs this Python, torch and this package: try "
+            f"python -c 'import attention_conformance.probing.serving'. It said:\n{death.said}"
+        )
+    name = state.name or target
+    state.skip.append(name)
+    when = f"with {state.text}" if state.text else "while it was loaded"
+    return Failure(name, f"{when}, {death.how}{death.where}")

@@ -1,0 +1,92 @@
+"""Which sizes it takes: lengths, widths, numbers of heads, leading axes. What raises is not offered."""
+
+from __future__ import annotations
+
+from ..cases import Case, vary
+from ..conventions import CAUSAL_TALL, PLAIN
+from .prober import Prober
+
+TALL = vary(CAUSAL_TALL, "more queries than keys", causal=False)
+WIDTHS = (1, 2, 3, 4, 5, 8, 12, 16, 24, 32, 48, 64, 80, 96, 128, 256)
+FEWER_AXES = (
+    Case("two axes", leading=""),
+    Case("three axes", leading="B"),
+    Case("five axes", leading="GBH"),
+)
+BROADCAST = (
+    Case("one key for every batch element and head", broadcast=("key", "value")),
+    Case("one query for every batch element and head", broadcast=("query",)),
+)
+GROUPED = Case("grouped heads", heads=4, kv_heads=2)
+ONE_GROUP = Case("one key head", heads=4, kv_heads=1)
+
+
+def settle_sizes(prober: Prober) -> None:
+    """Find out lengths, widths, heads and leading axes."""
+    _lengths(prober)
+    _widths(prober)
+    if not prober.is_module:
+        _leading(prober)
+        _heads(prober)
+
+
+def _lengths(prober: Prober) -> None:
+    if prober.known("inputs") == "self" or prober.known("lengths") == "equal":
+        return
+    seen = prober.see(TALL)
+    if seen.raises:
+        prober.settle("lengths", "at most", f"with more queries than keys {seen.told}")
+    else:
+        prober.settle("lengths", "any", f"with more queries than keys it {_short(seen.told)}")
+
+
+def _widths(prober: Prober) -> None:
+    refused = {}
+    for width in WIDTHS:
+        seen = prober.see(vary(PLAIN, f"width {width}", width=width, value_width=width), widths="any")
+        if seen.raises:
+            refused[width] = seen.told
+    accepted = tuple(width for width in WIDTHS if width not in refused)
+    if not refused:
+        prober.settle("widths", "any", f"{len(WIDTHS)} widths from 1 to {WIDTHS[-1]} are answered")
+    elif accepted:
+        first = next(iter(refused.items()))
+        prober.settle("widths", accepted, f"width {first[0]} and {len(refused) - 1} others raise: {first[1]}")
+    if prober.is_module or prober.known("inputs") != "cross":
+        return
+    seen = prober.see(PLAIN, value_width="any")
+    same = seen.raises and prober.see(PLAIN, value_width="same").agrees
+    told = f"E = {PLAIN.value_width} beside D = {PLAIN.width}: {seen.told}"
+    prober.settle("value_width", "same" if same else "any", told)
+
+
+def _leading(prober: Prober) -> None:
+    """Broadcasting and other numbers of axes are asked of a kernel that takes any."""
+    if prober.known("layout") != "...LD":
+        return
+    refused = [case for case in FEWER_AXES if prober.see(case).raises]
+    if refused:
+        evidence = f"raises with {' and '.join(case.name for case in refused)}"
+        prober.settle("layout", "BHLD", evidence)
+        return
+    seen = [prober.see(case) for case in BROADCAST]
+    words = "leading axes of size 1 raise" if any(each.raises for each in seen) else "leading axes broadcast"
+    prober.settle("leading", "equal" if any(each.raises for each in seen) else "broadcast", words)
+
+
+def _heads(prober: Prober) -> None:
+    if prober.known("inputs") == "self":
+        return
+    seen = [prober.see(case, heads="grouped") for case in (GROUPED, ONE_GROUP)]
+    if all(each.agrees for each in seen):
+        prober.settle("heads", "grouped", "2 and 1 key heads with 4 query heads agree, consecutive heads sharing one")
+        return
+    first = next(each for each in seen if not each.agrees)
+    fault = "" if first.raises else prober.explained(GROUPED, heads="grouped")
+    # A known fault of grouping is one; anything else is a kernel that was not made for it.
+    answer = "grouped" if "gqa" in fault or "group" in fault else "equal"
+    prober.settle("heads", answer, f"with fewer key heads {_short(first.told)}{fault}", settled=answer == "equal")
+
+
+def _short(text: str, limit: int = 160) -> str:
+    return text if len(text) <= limit else text[:limit] + " ..."

@@ -1,0 +1,1 @@
+"""The probe: what it finds out of programs whose answers are known."""
