@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .bridges.modules import projected as projected
     from .capabilities import Capabilities as Capabilities
     from .deviations import Deviation as Deviation
     from .errors import ConformanceError as ConformanceError
@@ -41,6 +42,7 @@ _HOMES = {
     "audit_many": "workers",
     "check": "runner",
     "packed": "protocols",
+    "projected": "bridges.modules",
     "register": "implementation",
     "stepwise": "protocols",
     "verdict": "runner",

@@ -298,7 +298,9 @@ def _product_error(
 def linear(inputs: Tensor, error: Tensor, weight: Tensor, bias: Tensor | None, dtype: str, result: Tensor) -> Tensor:
     """Return the error of inputs W^T + b in `dtype`; inputs (..., N) with their `error`, W (M, N)."""
     u, low = UNIT_ROUNDOFF[dtype], min(UNIT_ROUNDOFF[dtype], _FP32)
-    products = inputs.abs() @ weight.abs().T
+    products, rounded = inputs.abs() @ weight.abs().T, 2 * u * result.abs()
     if bias is not None:
         products = products + bias.abs()
-    return error @ weight.abs().T + rounds(weight.shape[1] + 1, low) * products + 2 * u * result.abs() + SMALLEST[dtype]
+        # Where inputs do not lie in one piece, torch rounds the product before it adds the bias.
+        rounded = rounded + u * (result - bias).abs()
+    return error @ weight.abs().T + rounds(weight.shape[1] + 1, low) * products + rounded + SMALLEST[dtype]

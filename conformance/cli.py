@@ -58,11 +58,12 @@ def command() -> None:
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Draw other values."
 )
+@click.option("--infer", is_flag=True, help="Probe first, and take what is found for what is not declared.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the table only.")
 @click.option("-v", "--verbose", is_flag=True, help="Tell every failure in full.")
 def audit(
     targets: tuple[str, ...], thorough: bool, workers: int, file: str | None, label: str | None,
-    pairs: tuple[str, ...], select: tuple[str, ...], timeout: float, seed: int, quiet: bool,
+    pairs: tuple[str, ...], select: tuple[str, ...], timeout: float, seed: int, infer: bool, quiet: bool,
     verbose: bool,
 ) -> int:  # fmt: skip
     """Judge TARGETs, each in a process of its own kind: a crash costs one implementation, not the run.
@@ -85,7 +86,7 @@ def audit(
     words = sorted(check_selection(word for entry in select for word in entry.split(",")))
     chosen = targets or DEFAULT_TARGETS
     tier = "thorough" if thorough else "default"
-    how = {"tier": tier, "select": tuple(words), "seed": seed, "timeout": timeout}
+    how = {"tier": tier, "select": tuple(words), "seed": seed, "timeout": timeout, "infer": infer}
     tasks = batches([(text, settings) for text in chosen], workers, **how)
     return _audit(tasks, chosen, _ResultFile(file, tier, label, seed), verbose - quiet)
 
@@ -161,6 +162,43 @@ def exit_code(audited: Sequence[Audited]) -> int:
     if all(record.outcome in idle for each in audited for record in each.records):
         raise _Stop(NOTHING, "nothing ran: no selected rule applies. See attention-conformance rules, or select less.")
     return CONFORMS
+
+
+@command.command()
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="How it is called: reference=SelfAttention.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="SECONDS",
+    help="What one experiment may take.",
+)  # fmt: skip
+@click.option("-v", "--verbose", is_flag=True, help="Print all that was seen.")
+def probe(targets: tuple[str, ...], pairs: tuple[str, ...], timeout: float, verbose: bool) -> int:
+    """Find out by experiment what TARGETs do, and print the register() call to paste.
+
+    TARGET is the same as for audit. Every capability is tried, whatever was declared; what nothing explains is named.
+
+    \b
+    Exit codes: 0 found out, 1 a TARGET crashed, hung or was not recognised,
+    2 bad usage or a TARGET that cannot be loaded, 4 the run itself failed.
+    """
+    from .loading import parse_settings
+    from .probing.listening import Failure, probe_many
+    from .report import terminal
+    from .report.profile import print_profile
+
+    console, errors = terminal.make_console(), terminal.make_console(stderr=True)
+    failures = []
+    with terminal.saying(errors) as hear:
+        results = list(probe_many(targets, parse_settings(pairs), timeout=timeout, hear=hear))
+    for result in results:
+        if isinstance(result, Failure):
+            _complain(f"{result.name}: {result.why}" if result.loaded else result.why)
+            failures.append(result)
+        else:
+            print_profile(console, result, verbose=verbose)
+    if any(not failure.loaded for failure in failures):
+        return USAGE
+    return DEPARTS if failures else CONFORMS
 
 
 @command.command()

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
-from .errors import ConformanceError, UnknownParameters
+from .errors import ConformanceError, FrameworkMissing, UnknownCall, UnknownParameters
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class WrongResult(ConformanceError):
     """The implementation returned something that holds no output tensor."""
 
 
-FOREIGN = (Raised, WrongResult, UnknownParameters)
+FOREIGN = (Raised, WrongResult, UnknownCall, UnknownParameters, FrameworkMissing)
 """What foreign code, and looking into it, can raise."""
 
 
@@ -116,7 +117,7 @@ def foreign(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     try:
         return function(*args, **kwargs)
     except BaseException as original:
-        if is_interrupt(original):
+        if is_interrupt(original) or isinstance(original, (WrongResult, UnknownCall, FrameworkMissing)):
             raise
         raise Raised(original) from original
 
@@ -128,6 +129,7 @@ def process_state_kept() -> Iterator[None]:
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     deterministic, device = torch.are_deterministic_algorithms_enabled(), torch.get_default_device()
     own, drawn = torch.get_rng_state(), random.getstate()
+    drawn_by_numpy = np.random.get_state()  # noqa: NPY002 - the global generator is put back
     try:
         yield
     finally:
@@ -144,3 +146,4 @@ def process_state_kept() -> Iterator[None]:
             torch.use_deterministic_algorithms(deterministic)
         torch.set_rng_state(own)
         random.setstate(drawn)
+        np.random.set_state(drawn_by_numpy)  # noqa: NPY002

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from .adapters import Built
 from .edge import safe
 from .loading import Loaded
 from .results import Described, Header, digest
@@ -48,8 +49,8 @@ def catalogue_digest() -> str:
     return digest("\n".join(f"{rule.id} {rule.sentence}" for rule in sorted(catalogue().values(), key=lambda r: r.id)))
 
 
-def described(loaded: Loaded) -> Described:
-    """Return the description of a loaded implementation."""
+def described(loaded: Loaded, inferred: Mapping[str, str]) -> Described:
+    """Return the description of a loaded implementation; `inferred` is what a probe found, with what was seen."""
     target = _innermost(loaded.implementation.target)
     name, version = _distribution(getattr(target, "__module__", None) or type(target).__module__)
     return Described(
@@ -60,6 +61,8 @@ def described(loaded: Loaded) -> Described:
         source=_source(target),
         reference=loaded.implementation.reference.name,
         capabilities=_plain(asdict(loaded.implementation.capabilities)),
+        recognised=loaded.implementation.recognised,
+        inferred={name: safe(text) for name, text in inferred.items()},
     )
 
 
@@ -68,8 +71,8 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _innermost(target: Callable[..., Any]) -> Any:
-    while isinstance(target, partial):
-        target = target.func
+    while isinstance(target, (partial, Built)):
+        target = target.func if isinstance(target, partial) else target.target
     return target
 
 

@@ -26,12 +26,30 @@ class InvalidTarget(ConformanceError, TypeError):
     """What was registered can be neither called nor built."""
 
 
+class FrameworkMissing(ConformanceError, ImportError):
+    """The framework of a kernel, or a package that its bridge needs, cannot be imported."""
+
+
 class UnknownReference(ConformanceError, ValueError):
     """`reference=` names none of the documents' three objects."""
 
 
+class UnknownCall(ConformanceError, TypeError):
+    """How an implementation is called or built was not recognised, or it has no place for what is to be passed.
+
+    `declare` is the declaration that would fit, where one is known."""
+
+    def __init__(self, text: str, declare: str | None = None) -> None:
+        super().__init__(text)
+        self.declare = declare
+
+
 class UnknownParameters(ConformanceError, LookupError):
     """The projections of a module were not recognised by name and shape."""
+
+
+class OtherParameters(UnknownParameters):
+    """Parameters besides the projections change what a module returns."""
 
 
 class UnknownRule(ConformanceError, LookupError):

@@ -19,10 +19,13 @@ from .values import AS_THEY_ARE, EXACT_SCORES
 @dataclass(frozen=True)
 class Structure:
     """How a module holds its projections: `shared` ones are head-wide and serve every head, `biases` names the roles
-    that have a bias."""
+    that have a bias, `kv_heads` is the number of key and value heads where a run of query heads shares one (None: as
+    many as heads), and without `output` the merged heads are returned as they are."""
 
     shared: bool = False
     biases: frozenset[str] = frozenset(ROLES)
+    kv_heads: int | None = None
+    output: bool = True
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,8 @@ class Expectation:
         if not self.setting.module:
             return Near(self.truth.output, self._forward.output)
         merged, error = merge_heads(self.truth.output), merge_heads(self._forward.output) / self._unit.slack
+        if not self.setting.structure.output:
+            return Near(merged, self._unit.slack * error)
         result, allowed = self._projected("output", merged, error)
         return Near(result, self._unit.slack * allowed)
 
@@ -178,11 +183,30 @@ def effective(drawn: Drawn, structure: Structure, heads: int) -> dict[str, Proje
     """Return the four linear maps that a module of this structure computes with the drawn parameters."""
     maps = {}
     for role in ROLES:
-        weight = drawn.full[role].double()
-        if structure.shared and role != "output":
+        weight, bias = drawn.full[role].double(), drawn.bias[role].double()
+        if role == "output" and not structure.output:
+            weight = torch.eye(len(weight), dtype=torch.float64)
+        elif structure.shared and role != "output":
             weight = torch.kron(torch.eye(heads, dtype=torch.float64), drawn.head[role].double())
-        maps[role] = Projection(weight, drawn.bias[role].double() if role in structure.biases else None)
+        elif role in ("key", "value"):
+            weight, bias = repeated(weight, structure, heads), repeated(bias, structure, heads)
+        maps[role] = Projection(weight, bias if role in structure.biases else None)
     return maps
+
+
+def repeated(rows: Tensor, structure: Structure, heads: int) -> Tensor:
+    """Return what every head sees of the drawn rows of a key or value projection: those of its group."""
+    if structure.kv_heads is None:
+        return rows
+    grouped = rows.unflatten(0, (heads, -1))[: structure.kv_heads]
+    return grouped.repeat_interleave(heads // structure.kv_heads, 0).flatten(0, 1)
+
+
+def summed_over_groups(rows: Tensor, role: str, structure: Structure, heads: int) -> Tensor:
+    """Return the gradient of the drawn rows of a projection, from that of what every head sees of them."""
+    if structure.kv_heads is None or role not in ("key", "value"):
+        return rows
+    return rows.unflatten(0, (structure.kv_heads, heads // structure.kv_heads, -1)).sum(1).flatten(0, 1)
 
 
 def split_heads(tensor: Tensor, heads: int) -> Tensor:

@@ -96,6 +96,10 @@ def is_carried_by(vector: Golden, structure: Structure) -> str | None:
     shared = len(vector.parameters["query.weight"].values) != len(vector.parameters["output.weight"].values)
     if vector.heads > 1 and shared != structure.shared:
         return f"projections {'shared by' if structure.shared else 'of each of'} the heads"
+    if structure.kv_heads is not None:
+        return "key and value projections of fewer heads"
+    if not structure.output:
+        return "no output projection"
     if wanted - structure.biases:
         return f"no bias of the {sorted(wanted - structure.biases)[0]}"
     return None

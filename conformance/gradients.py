@@ -11,7 +11,7 @@ from torch import Tensor
 from . import bounds, oracle
 from .cases import Case
 from .dtypes import SMALLEST, UNIT_ROUNDOFF
-from .expectations import Expectation, Near, Setting, expect, merge_heads, split_heads
+from .expectations import Expectation, Near, Setting, expect, merge_heads, split_heads, summed_over_groups
 from .inputs import Inputs
 
 LOG2_E = 1.4426950408889634
@@ -125,7 +125,9 @@ def _module(expectation: Expectation, part: str) -> Mapping[str, Near]:
         g = inputs.upstream.double()
         merged = merge_heads(expectation.truth.output)
         merged_error = merge_heads(expectation._forward.output) / unit.slack
-        reaching = _through_linear(expectation, "output", Near(g, torch.zeros_like(g)), merged, merged_error, result)
+        reaching = Near(g, torch.zeros_like(g))
+        if expectation.setting.structure.output:
+            reaching = _through_linear(expectation, "output", reaching, merged, merged_error, result)
         upstream = bounds.Upstream(split_heads(reaching.value, heads), None, split_heads(reaching.allowed, heads))
         gradients, allowed = _solved(expectation, upstream)
     else:
@@ -150,11 +152,13 @@ def _through_linear(
         bounds.rounds(max(flat.shape[0], 1), low) * (flat.abs().T @ x.abs()) + 3 * u * weight.abs() + SMALLEST[dtype]
     )
     weight_error = flat_error.T @ x.abs() + flat.abs().T @ x_error + flat_error.T @ x_error + rounding
-    result[f"{role}.weight"] = _shared(expectation, role, Near(weight, weight_error), dtype)
+    result[f"{role}.weight"] = _grouped(
+        expectation, role, _shared(expectation, role, Near(weight, weight_error), dtype)
+    )
     if projection.bias is not None:
         total = flat.sum(0)
         error = flat_error.sum(0) + bounds.rounds(max(flat.shape[0], 1), low) * flat.abs().sum(0) + 3 * u * total.abs()
-        result[f"{role}.bias"] = Near(total, error + SMALLEST[dtype])
+        result[f"{role}.bias"] = _grouped(expectation, role, Near(total, error + SMALLEST[dtype]))
     value = g.value @ projection.weight
     magnitude = g.value.abs() @ projection.weight.abs()
     error = g.allowed @ projection.weight.abs() + bounds.rounds(projection.weight.shape[0], low) * magnitude
@@ -170,3 +174,12 @@ def _shared(expectation: Expectation, role: str, near: Near, dtype: str) -> Near
     value = sum((near.value[block, block] for block in blocks), torch.zeros(width, width, dtype=torch.float64))
     allowed = sum((near.allowed[block, block] for block in blocks), torch.zeros(width, width, dtype=torch.float64))
     return Near(value, allowed + 3 * UNIT_ROUNDOFF[dtype] * value.abs())
+
+
+def _grouped(expectation: Expectation, role: str, near: Near) -> Near:
+    """Sum the rows of a key or value projection over the heads that share them."""
+    structure, heads = expectation.setting.structure, expectation.inputs.case.heads
+    value, allowed = (summed_over_groups(rows, role, structure, heads) for rows in (near.value, near.allowed))
+    if value is near.value:
+        return near
+    return Near(value, allowed + 3 * UNIT_ROUNDOFF[expectation.inputs.dtype] * value.abs())

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .bridges import FRAMEWORKS, defaults_of
+from .calling import answers_of
 from .capabilities import FIELDS, Capabilities, capabilities
 from .deviations import Deviation
-from .errors import InvalidDeviation, InvalidTarget, UnknownCapability, nearest
+from .errors import InvalidCapability, InvalidDeviation, InvalidTarget, UnknownCapability, nearest
 from .references import Reference, reference_for
 
 REGISTERED = "__attention_conformance__"
@@ -25,20 +27,23 @@ class Implementation:
 
     `target` is a kernel or a factory of modules; `call` how to call it; `parameters` where a module keeps its
     projections; `capabilities` what it offers; `deviations` what it knowingly departs from; `declared` the names of
-    the capabilities that differ from the reference's answers; `pin` whether what is observed of it is kept as snapshots;
-    `module` the name of the module that registered it.
+    the capabilities that differ from the reference's answers, `recognised` those that were read off the arguments of the
+    call, `given` those that were declared, whatever the answer; `pin` whether what is observed of it is kept as
+    snapshots; `module` the name of the module that registered it.
     """
 
     target: Callable[..., Any]
     reference: Reference
     capabilities: Capabilities
     call: Call | None = None
-    parameters: Mapping[str, str] | None = None
+    parameters: Mapping[str, str | None] | None = None
     name: str | None = None
     framework: str = "torch"
     device: str = "cpu"
     deviations: tuple[Deviation, ...] = ()
     declared: tuple[str, ...] = ()
+    recognised: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
     pin: bool = False
     module: str | None = field(default=None, repr=False)
 
@@ -46,6 +51,17 @@ class Implementation:
     def is_module(self) -> bool:
         """Whether the target builds modules rather than being a kernel."""
         return self.reference.kind == "module"
+
+    @property
+    def standard(self) -> Capabilities:
+        """What is taken where nothing is declared: the reference's answers, within what the framework can do."""
+        return capabilities({**self.reference.defaults, **defaults_of(self.framework)}, {})
+
+    @property
+    def undeclared(self) -> Implementation:
+        """A copy that answers as the reference does, but for what the arguments of its call show."""
+        shown = {name: getattr(self.capabilities, name) for name in self.recognised}
+        return replace(self, capabilities=replace(self.standard, **shown), deviations=(), declared=(), given=())
 
     @property
     def label(self) -> str:
@@ -70,7 +86,7 @@ def register(
     *,
     reference: str | Callable[..., Any] | None = None,
     call: Call | None = None,
-    parameters: Mapping[str, str] | None = None,
+    parameters: Mapping[str, str | None] | None = None,
     name: str | None = None,
     framework: str = "torch",
     device: str = "cpu",
@@ -104,7 +120,7 @@ def describe(
     *,
     reference: str | Callable[..., Any] | None = None,
     call: Call | None = None,
-    parameters: Mapping[str, str] | None = None,
+    parameters: Mapping[str, str | None] | None = None,
     name: str | None = None,
     framework: str = "torch",
     device: str = "cpu",
@@ -119,26 +135,34 @@ def describe(
         raise InvalidTarget(f"{target!r} can be neither called nor built; register a function, a callable or a class.")
     declared = {**getattr(target, "capabilities", {}), **declared} if _is_adapted(target) else declared
     _check_names(declared)
-    chosen = reference_for(target, reference)
+    chosen = reference_for(target, reference or getattr(target, "reference", None) if _is_adapted(target) else reference)
+    framework = _framework(target, framework)
+    standard = {**chosen.defaults, **defaults_of(framework)}
+    recognised = {} if call is not None else {**answers_of(target, chosen)}
+    recognised = {name: answer for name, answer in recognised.items() if name not in declared}
+    given = tuple(declared)
+    declared = {**recognised, **declared}
     own = chosen.deviations if target is chosen.load() else ()
     return Implementation(
         target=target,
         reference=chosen,
-        capabilities=capabilities(chosen.defaults, declared),
+        capabilities=_within(framework, capabilities(standard, declared)),
         call=_checked_call(call),
         parameters=parameters,
         name=name,
-        framework=_framework(framework),
+        framework=framework,
         device=device,
         deviations=own + _deviations(deviations),
-        declared=_differing(chosen, declared),
+        declared=_differing(standard, declared),
+        recognised=tuple(recognised),
+        given=given,
         pin=_checked_pin(pin),
     )
 
 
 def _is_adapted(target: object) -> bool:
-    """Say whether `packed` or `stepwise` made it; such a target brings defaults of its own."""
-    return type(target).__module__ == f"{__package__}.protocols"
+    """Say whether `packed`, `stepwise` or `projected` made it; such a target brings defaults of its own."""
+    return type(target).__module__ in (f"{__package__}.protocols", f"{__package__}.bridges.modules")
 
 
 def _check_names(declared: Mapping[str, Any]) -> None:
@@ -163,10 +187,24 @@ def _checked_pin(pin: object) -> bool:
     return pin
 
 
-def _framework(framework: str) -> str:
-    if framework not in ("torch",):
-        raise InvalidTarget(f"framework={framework!r} is not known{nearest(framework, ('torch',))} Known: 'torch'.")
-    return framework
+def _framework(target: Callable[..., Any], framework: str) -> str:
+    own = getattr(target, "framework", framework) if _is_adapted(target) else framework
+    if framework not in FRAMEWORKS:
+        raise InvalidTarget(
+            f"framework={framework!r} is not known{nearest(framework, FRAMEWORKS)} "
+            f"Known: {', '.join(map(repr, FRAMEWORKS))}; for other array libraries see attention_conformance.bridges."
+        )
+    if framework not in ("torch", own):
+        raise InvalidTarget(f"framework={framework!r} for {target_name(target)}, which is made for {own!r}.")
+    return str(own)
+
+
+def _within(framework: str, given: Capabilities) -> Capabilities:
+    if framework == "numpy" and given.gradient != "none":
+        raise InvalidCapability(
+            f"gradient={given.gradient!r} with framework='numpy', which has no gradients; leave gradient= out."
+        )
+    return given
 
 
 def _deviations(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
@@ -176,11 +214,11 @@ def _deviations(deviations: Sequence[Deviation]) -> tuple[Deviation, ...]:
     return tuple(deviations)
 
 
-def _differing(chosen: Reference, declared: Mapping[str, Any]) -> tuple[str, ...]:
-    standard = capabilities(chosen.defaults, {})
-    given = capabilities(chosen.defaults, declared)
+def _differing(standard: Mapping[str, Any], declared: Mapping[str, Any]) -> tuple[str, ...]:
+    usual = capabilities(standard, {})
+    given = capabilities(standard, declared)
     neutral = ("dtypes", "precision", "device")
-    return tuple(name for name in FIELDS if name not in neutral and getattr(standard, name) != getattr(given, name))
+    return tuple(name for name in FIELDS if name not in neutral and getattr(usual, name) != getattr(given, name))
 
 
 def registered(namespace: Mapping[str, Any]) -> list[tuple[str, Implementation]]:

@@ -201,7 +201,7 @@ def _implementation(target: Target, found: object, settings: Mapping[str, Any]) 
     known = adapters.find(found)
     if target.variant is not None or known:
         _no_variant(target, tuple(known))
-        return known[target.variant].describe(settings)
+        return known[target.variant].describe(settings, found)
     if not callable(found):
         raise TargetNotLoaded(f"{target.text} is {type(found).__name__}, which can be neither called nor built.")
     return describe(found, **settings)

@@ -9,18 +9,26 @@ import ast
 import importlib.machinery
 import inspect
 import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import values
+from .adapters import Built
+from .bridges import script as arrays
+from .bridges.modules import Projected
+from .calling import construction_of
 from .dtypes import is_half, torch_dtype
 from .expectations import allowed_of, scale_of
 from .golden_inputs import vector_of
 from .implementation import Implementation
 from .inputs import ROLES, Drawn, Inputs, make, parameter_seed, seed_of, shapes_of
+from .layouts import lines_from, lines_to
 from .parameters import Layout, Slot
-from .subject import ORDERS, Subject, inverse
+from .subject import Delivered, Subject
 from .trial import Trial
 
 MOST_NUMBERS = 2500
@@ -34,14 +42,22 @@ def script(trial: Trial, inputs: Inputs) -> list[str] | None:
     tensors = _tensors(inputs, implementation.is_module)
     if loading is None or tensors is None:
         return None
-    lines = [*_vector(inputs), "import torch", *loading, *tensors, *_mask(trial, inputs)]
+    # The annotations of an adapter's functions name what only this package imports.
+    future = ["from __future__ import annotations"] if any(line.startswith("def ") for line in loading) else []
+    lines = [*_vector(inputs), *future, "import torch", *loading, *tensors, *_mask(trial, inputs)]
+    if implementation.framework != "torch":
+        lines += arrays.conversions(implementation.framework, inputs.dtype)
     if implementation.is_module:
         lines += _module(trial, inputs)
     lines += _call(trial, inputs)
     lines += _definition(trial, inputs)
-    if trial.mode == "train" and trial.capabilities.gradient != "none":
-        lines += _gradients(inputs)
+    if _is_differentiated(trial):
+        lines += _gradients(trial, inputs)
     return lines
+
+
+def _is_differentiated(trial: Trial) -> bool:
+    return trial.mode == "train" and trial.capabilities.gradient != "none"
 
 
 def _vector(inputs: Inputs) -> list[str]:
@@ -56,11 +72,31 @@ def _vector(inputs: Inputs) -> list[str]:
 def _load(implementation: Implementation) -> list[str] | None:
     """Return lines that bind `attend`, and `call` where there is one."""
     target, call = implementation.target, implementation.call
-    lines = _bind("attend", target)
+    function = target.function if isinstance(target, Projected) else target
+    lines = _built(target) if isinstance(target, Built) else _bind("attend", function)
     if lines is None or call is None:
         return lines
-    called = _bind("call", call) or _source_of_lambda(call)
+    called = _shown("call", call) or _bind("call", call) or _source_of_lambda(call)
     return None if called is None else lines + called
+
+
+def _built(factory: Built) -> list[str] | None:
+    target, build = _bind("target", factory.target), _shown("build", factory.build)
+    if target is None or build is None:
+        return None
+    return [*target, *build, "def attend(d_model, heads):", "    return build(target, d_model, heads)"]
+
+
+def _shown(name: str, function: Callable[..., Any]) -> list[str] | None:
+    """Return the source of an adapter's function, which is self-contained, under `name`; None for any other one."""
+    inner = function.func if isinstance(function, partial) else function
+    if not str(getattr(inner, "__module__", "")).startswith(f"{__package__}.adapters."):
+        return None
+    lines = inspect.getsource(inner).splitlines()
+    if isinstance(function, partial):
+        given = "".join(f", {key}={value!r}" for key, value in function.keywords.items())
+        return [*lines, "from functools import partial", f"{name} = partial({inner.__name__}{given})"]
+    return lines if inner.__name__ == name else [*lines, f"{name} = {inner.__name__}"]
 
 
 def _bind(name: str, thing: object) -> list[str] | None:
@@ -192,11 +228,20 @@ def _module(trial: Trial, inputs: Inputs) -> list[str]:
             f"head = {{role: ({normal.format(f'{width}, {width}')} * {width}**-0.5).to({dtype}) for role in {roles}}}",
             f"bias = {{role: (0.5 * {normal.format(f'{model}')}).to({dtype}) for role in {roles}}}",
         ]
+    target = trial.subject.implementation.target
+    if isinstance(target, Projected):
+        return lines + arrays.module(target.biases, case.heads, target.framework)
     lines += [
-        f"module = attend({model}, {case.heads}).to({dtype}).train({trial.mode == 'train'})",
+        f"module = {_building(trial, model)}.to({dtype}).train({trial.mode == 'train'})",
         "with torch.no_grad():",
     ]
     return lines + [f"    {line}" for line in _copies(layout)]
+
+
+def _building(trial: Trial, d_model: int) -> str:
+    implementation = trial.subject.implementation
+    construction = construction_of(implementation.target, implementation.label, trial.capabilities.layout)
+    return construction.written("attend", d_model, trial.case.heads)
 
 
 def _written_parameters(drawn: Drawn, dtype: torch.dtype) -> list[str]:
@@ -213,18 +258,31 @@ def _copies(layout: Layout) -> list[str]:
         for role, slots in table.items():
             shared = layout.structure.shared and role != "output"
             source = f"bias[{role!r}]" if kind == "bias" else f"{'head' if shared else 'full'}[{role!r}]"
-            for position, slot in enumerate(slots):
-                axis = 1 if role == "output" and kind == "weight" else 0
-                piece = source if len(slots) == 1 else f"{source}.chunk({len(slots)}, {axis})[{position}]"
+            start = 0
+            for slot in slots:
+                columns = ":, " if role == "output" and kind == "weight" else ""
+                whole = len(slots) == 1 and not _is_narrow(role, layout)
+                piece = source if whole else f"{source}[{columns}{start}:{start + slot.rows}]"
                 lines.append(f"p = {_view(slot)}; p.copy_({piece}.reshape(p.shape))")
+                start += slot.rows
     return lines
 
 
+def _is_narrow(role: str, layout: Layout) -> bool:
+    return role in ("key", "value") and layout.structure.kv_heads is not None
+
+
 def _view(slot: Slot) -> str:
+    """Return the slot as a view of its parameter; separate parameters stored as (out, in) are taken as they are."""
     text = f"module.get_parameter({slot.name!r})"
-    if slot.transposed:
-        text = f"{text}.T"
-    return f"{text}.chunk({slot.parts})[{slot.part}]" if slot.parts > 1 else text
+    if slot.axes in ("PDE", "PD", "E") and not slot.output and slot.count == slot.sizes[0]:
+        return text
+    if slot.axes in ("EPD", "E") and slot.output:
+        return text
+    text = f"{text}.view({slot.sizes})"
+    if "P" in slot.axes and slot.count != slot.sizes[slot.axes.index("P")]:
+        text = f"{text}.narrow({slot.axes.index('P')}, {slot.start}, {slot.count})"
+    return f"{text}.permute({slot.order})" if slot.order != tuple(range(len(slot.order))) else text
 
 
 # Call and definition
@@ -232,41 +290,59 @@ def _view(slot: Slot) -> str:
 
 def _call(trial: Trial, inputs: Inputs) -> list[str]:
     own, subject = trial.capabilities, trial.subject
-    order = ORDERS.get(own.layout)
-    sent = [f"{name}.permute({order})" if order else name for name in ("query", "key", "value")]
+    names = {name: lines_to(own.layout, name) for name in ("query", "key", "value")}
+    names |= {"mask": "mask", "bias": "bias_option"}
     lines = []
-    if trial.mode == "train" and own.gradient != "none":
-        lines.append("for tensor in (query, key, value): tensor.requires_grad_()")
     delivered = subject.deliver(inputs)
-    options = "".join(
-        f", {name}={value!r}" for name, value in delivered.options.items() if not isinstance(value, Tensor)
-    )
     if isinstance(delivered.options.get("bias"), Tensor):
         lines.append(f"bias_option = {_literal(delivered.options['bias'].detach())}.to({torch_dtype(inputs.dtype)})")
-        options += ", bias=bias_option"
+    if subject.implementation.framework != "torch":
+        return lines + _call_of_arrays(trial, inputs, delivered, names)
+    if _is_differentiated(trial):
+        lines.append("for tensor in (query, key, value): tensor.requires_grad_()")
     lines.append(f"with torch.set_grad_enabled({trial.mode == 'train'}):")
-    lines.append(f"    result = {_invocation(subject, sent, delivered.mask is not None)}{options})")
-    lines.append("output = result[0] if isinstance(result, (tuple, list)) else result")
-    return [*lines, f"output = output.permute({inverse(order)})"] if order else lines
+    lines.append(f"    result = {_invocation(subject, inputs, delivered, names)}")
+    lines.append(f"output = {_picked(subject)}")
+    return lines + _turned(trial, inputs)
 
 
-def _invocation(subject: Subject, sent: list[str], masked: bool) -> str:
+def _picked(subject: Subject) -> str:
+    usual = "result[0] if isinstance(result, (tuple, list)) else result"
+    return usual if subject.pick in ("", "[0]") else f"result{subject.pick}"
+
+
+def _turned(trial: Trial, inputs: Inputs) -> list[str]:
+    turned = lines_from(trial.capabilities.layout, "output", inputs.case.heads)
+    return [] if turned == "output" else [f"output = {turned}"]
+
+
+def _call_of_arrays(trial: Trial, inputs: Inputs, delivered: Delivered, names: Mapping[str, str]) -> list[str]:
+    present = {"query", "key", "value", *delivered.tensors()}
+    sent = {"bias_option" if name == "bias" else name: text for name, text in names.items() if name in present}
+    written = {name: "bias_option" if name == "bias" else name for name in names}
+    invocation = _invocation(trial.subject, inputs, delivered, written)
+    distinct = {"qkv": 1, "kv": 2}.get(inputs.case.shared, 3) if _is_differentiated(trial) else None
+    return [*arrays.call(invocation, _picked(trial.subject), sent, distinct), *_turned(trial, inputs)]
+
+
+def _invocation(subject: Subject, inputs: Inputs, delivered: Delivered, names: Mapping[str, str]) -> str:
     implementation = subject.implementation
-    target = "module" if implementation.is_module else "attend"
-    if implementation.call is not None:
-        return f"call({', '.join([target, *sent, *(['mask'] if masked else [])])}"
-    if subject.capabilities.inputs == "self":
-        sent = sent[:1]
-    else:
-        named = dict(zip(("query", "key", "value"), sent, strict=True))
-        sent = [named[name] for name in implementation.reference.arguments]
-    mask = ["mask"] if masked else ["None"] if implementation.reference.mask_required else []
-    return f"{target}({', '.join([*sent, *mask])}"
+    name = "module" if implementation.is_module else "attend"
+    if implementation.call is None:
+        target = subject.module(inputs) if implementation.is_module else implementation.target
+        subject.prepare(target, delivered)
+        return subject.form(target).written(name, delivered, names)
+    tensors = [names[each] for each in ("query", "key", "value", *(["mask"] if delivered.mask is not None else []))]
+    options = [f"{key}={names.get(key, repr(value))}" for key, value in delivered.options.items()]
+    return f"call({', '.join([name, *tensors, *options])})"
 
 
 def _definition(trial: Trial, inputs: Inputs) -> list[str]:
     case, module = inputs.case, trial.is_module
     lines = ["q, k, v = (tensor.detach().double().requires_grad_() for tensor in (query, key, value))"]
+    if case.shared:
+        # One tensor gathers the gradients of everything that it is.
+        lines.append("k = v = q" if case.shared == "qkv" else "v = k")
     names = "q, k, v"
     if module:
         lines += _projected(trial, inputs)
@@ -286,8 +362,10 @@ def _definition(trial: Trial, inputs: Inputs) -> list[str]:
     lines += _softmax(trial)
     lines.append(f"expected = weights @ {c}")
     if module:
-        lines += ["expected = expected.transpose(1, 2).flatten(2) @ W['output'].double().T"]
-        if "output" in trial.subject.layout(inputs).biases:
+        layout = trial.subject.layout(inputs)
+        merged = "expected = expected.transpose(1, 2).flatten(2)"
+        lines += [f"{merged} @ W['output'].double().T" if layout.structure.output else merged]
+        if "output" in layout.biases:
             lines.append("expected = expected + bias['output'].double()")
     return [*lines, 'print("output: largest difference", (output.double() - expected).abs().max().item())']
 
@@ -311,17 +389,25 @@ def _projected(trial: Trial, inputs: Inputs) -> list[str]:
             f"W = {{role: torch.kron({eye}, head[role].double()) if role != 'output' else full[role] for role in full}}"
         )
     for name, role in (("q", "query"), ("k", "key"), ("v", "value")):
-        plus = f" + bias[{role!r}].double()" if role in layout.biases else ""
+        kv_heads = layout.structure.kv_heads if _is_narrow(role, layout) else None
+        rows = "" if kv_heads is None else f"[:{kv_heads * case.width}]"
+        plus = f" + bias[{role!r}]{rows}.double()" if role in layout.biases else ""
+        repeat = "" if kv_heads is None else f".repeat_interleave({case.heads // kv_heads}, 1)"
         lines.append(
-            f"{name}h = ({name} @ W[{role!r}].double().T{plus}).unflatten(-1, ({case.heads}, -1)).transpose(1, 2)"
+            f"{name}h = ({name} @ W[{role!r}]{rows}.double().T{plus})"
+            f".unflatten(-1, ({kv_heads or case.heads}, -1)).transpose(1, 2){repeat}"
         )
     return lines
 
 
-def _gradients(inputs: Inputs) -> list[str]:
+def _gradients(trial: Trial, inputs: Inputs) -> list[str]:
     upstream = "torch.ones_like(expected)"
     if vector_of(inputs.case) is not None:
         upstream = f"{_literal(inputs.upstream)}.expand_as(expected)"
+    if trial.subject.implementation.framework != "torch":
+        layout, heads = trial.capabilities.layout, inputs.case.heads
+        as_returned = lines_to(layout, f"upstream.to({torch_dtype(inputs.dtype)})")
+        return [f"upstream = {upstream}", *arrays.gradients(as_returned, lines_from(layout, "found", heads))]
     return [
         f"upstream = {upstream}",
         "torch.autograd.backward(output, upstream.to(output.dtype)); torch.autograd.backward(expected, upstream)",

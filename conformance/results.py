@@ -56,7 +56,8 @@ class Header:
 @dataclass(frozen=True)
 class Described:
     """One implementation: `name` is its key, `target` what was typed, `distribution` what installed it (None for a
-    file), `source` a digest of its source file, `reference` None where it could not be loaded."""
+    file), `source` a digest of its source file, `reference` None where it could not be loaded. `recognised` names the
+    capabilities that were read off its arguments, `inferred` those that a probe found, with what was seen."""
 
     name: str
     target: str
@@ -65,6 +66,8 @@ class Described:
     source: str | None = None
     reference: str | None = None
     capabilities: Mapping[str, Any] = field(default_factory=dict)
+    recognised: tuple[str, ...] = ()
+    inferred: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,8 @@ def _build(cls: type[T], line: Line, **changed: Any) -> T:
 
 def to_described(line: Line) -> Described:
     """Return the implementation of a line; raises KeyError, TypeError or ValueError for another line."""
-    return _build(Described, line, capabilities=dict(line["capabilities"]))
+    more = {"recognised": tuple(line.get("recognised", ())), "inferred": dict(line.get("inferred", {}))}
+    return _build(Described, line, capabilities=dict(line["capabilities"]), **more)
 
 
 def to_record(line: Line) -> Record:

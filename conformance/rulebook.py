@@ -32,7 +32,7 @@ class Rule:
 
     `dtypes`: `all` declared ones; `exact` only fp64 and fp32 where declared, because the rule needs more than 16 bits
     to see anything; `wide` all but fp16, whose range is too small; `first` only the first declared; `once` in one dtype, with a record whose dtype is None. `modes` are those in which it runs.
-    `needs` maps capabilities to the values for which the rule applies. `convention` is the capability that it judges,
+    `needs` maps capabilities, and `framework`, to the values for which the rule applies. `convention` is the capability that it judges,
     `depends` are the conventions whose failure leaves it `not-run`. `smoke` rules come first.
     """
 

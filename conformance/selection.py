@@ -68,7 +68,7 @@ def ruled_out(rule: Rule, implementation: Implementation) -> str | None:
     """Return the capability for which a rule does not apply, or None."""
     own = implementation.capabilities
     for name, accepted in rule.needs.items():
-        value = getattr(own, name)
+        value = implementation.framework if name == "framework" else getattr(own, name)
         meets = any(word in value for word in accepted) if isinstance(value, tuple) else value in accepted
         if not meets:
             return f"{name}={value!r}"

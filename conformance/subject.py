@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from . import masks
+from .bridges import bridge_for
+from .calling import Form, construction_of, form_of, settled, split
 from .comparing import NotApplicable
 from .dtypes import torch_dtype
 from .edge import WrongResult, foreign
@@ -18,30 +20,25 @@ from .errors import UnknownParameters
 from .expectations import Setting
 from .implementation import Implementation
 from .inputs import Inputs
+from .layouts import from_layout, hides_heads, to_layout
 from .memory import place
-from .parameters import Layout, recognise
+from .parameters import Experiment, Layout, experiment, recognise
 
 MODES = ("train", "eval")
 """`train`: gradients are recorded, modules are in train mode. `eval`: no_grad, modules are in eval mode."""
 
-ORDERS: Mapping[str, tuple[int, ...]] = {"BLHD": (0, 2, 1, 3), "LBHD": (2, 0, 1, 3), "LBE": (1, 0, 2)}
-"""How the canonical axes are permuted for each layout that differs from them."""
-
-
-def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the permutation that undoes `order`."""
-    return tuple(order.index(axis) for axis in range(len(order)))
-
-
 @dataclass(frozen=True)
 class Delivered:
-    """The tensors exactly as the implementation gets them."""
+    """The tensors exactly as the implementation gets them, the number of heads of the query and of the key, and the
+    pattern of the mask, None where it has any shape that broadcasts."""
 
     query: Tensor
     key: Tensor
     value: Tensor
     mask: Tensor | None
     options: Mapping[str, Any]
+    heads: tuple[int, int]
+    pattern: str | None = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Return every tensor by name."""
@@ -56,6 +53,8 @@ class Result:
     output: Tensor
     second: Tensor | None
     delivered: Delivered
+    pick: str = ""
+    """The Python that picks the output out of what was returned."""
 
 
 class Subject:
@@ -68,7 +67,9 @@ class Subject:
         self.mode = mode
         self._modules: dict[tuple[str, int], tuple[nn.Module, object]] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
+        self._form: Form | None = None
         self.changed_grad_mode = False
+        self.pick = ""
 
     def in_mode(self, mode: str) -> Subject:
         """Return the same subject in another mode; modules are shared."""
@@ -78,6 +79,8 @@ class Subject:
         """Return a subject of the same dtype that shares the modules, in another mode or under other capabilities."""
         other = Subject(implementation or self.implementation, self.dtype, mode or self.mode)
         other._modules, other._layouts = self._modules, self._layouts
+        if other.capabilities == self.capabilities:
+            other._form = self._form
         return other
 
     @cached_property
@@ -97,11 +100,13 @@ class Subject:
     def build(self, d_model: int, heads: int) -> nn.Module:
         """Call the factory, without touching the global random state, and move the result to the dtype.
 
-        Raises Raised, or WrongResult where it gives no torch module.
+        Raises Raised, UnknownCall, or WrongResult where it gives no torch module.
         """
+        factory = self.implementation.target
+        construction = construction_of(factory, self.implementation.label, self.capabilities.layout)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            module = foreign(self.implementation.target, d_model, heads)
+            module = foreign(construction.build, factory, d_model, heads)
         if not isinstance(module, nn.Module):
             raise WrongResult(f"the factory returned {type(module).__name__}, not a torch.nn.Module")
         return module.to(device=self.implementation.device, dtype=torch_dtype(self.dtype))
@@ -110,15 +115,27 @@ class Subject:
         """Return where the module keeps its projections."""
         heads, d_model = inputs.case.heads, inputs.case.heads * inputs.case.width
         if (d_model, heads) not in self._layouts:
-            module = self.build(d_model, heads)
+            module, trying = self.build(d_model, heads), self._experiment(heads, inputs.case.width)
+            given = self.implementation.parameters
             try:
-                self._layouts[d_model, heads] = recognise(module, d_model, heads, self.implementation.parameters)
+                self._layouts[d_model, heads] = recognise(module, d_model, heads, given, trying)
             except UnknownParameters as error:
                 if heads != 1 or not self._layouts:
                     raise
                 # Some modules leave a projection out where there is nothing to merge.
                 raise NotApplicable("one head: the projections are others than with several") from error
         return self._layouts[d_model, heads]
+
+    def _experiment(self, heads: int, width: int) -> Experiment | None:
+        """Return how to try a reading of the parameters: in eval mode, in the dtype that shows most."""
+        dtypes = [dtype for dtype in ("fp64", "fp32") if dtype in self.capabilities.dtypes] or [self.dtype]
+        trying = Subject(self.implementation, dtypes[0], "eval")
+        return experiment(
+            self.implementation, trying.setting, trying.dtype,
+            lambda: trying.build(heads * width, heads).eval(),
+            lambda module, inputs: trying.run(inputs, module).output,
+            (heads, width),
+        )  # fmt: skip
 
     def fresh(self, inputs: Inputs) -> nn.Module:
         """Return a new module that holds the parameters of the inputs."""
@@ -146,29 +163,41 @@ class Subject:
         """Return fresh tensors in the layout, mask form and memory that the implementation and the case ask for."""
         case = inputs.case
         made = {name: self._place(getattr(inputs, name), name, inputs) for name in ("query", "key", "value")}
-        if case.shared or self.capabilities.inputs == "self":
+        if case.shared or self.capabilities.inputs != "cross":
             made["value"] = made["key"]
-            if case.shared != "kv":
-                made["key"] = made["value"] = made["query"]
+        if case.shared == "qkv" or self.capabilities.inputs == "self":
+            made["key"] = made["value"] = made["query"]
         options = dict(case.options())
         if (self.capabilities.causal or "").startswith("always"):
             options.pop("causal", None)
         if inputs.bias is not None:
             options["bias"] = self._leaf(inputs.bias.clone().to(self.implementation.device))
-        return Delivered(made["query"], made["key"], made["value"], self.mask(inputs), options)
+        if hides_heads(self.capabilities.layout) and not self.implementation.is_module:
+            options["heads"] = case.heads
+            if case.kv_heads is not None:
+                options["kv_heads"] = case.kv_heads
+        return Delivered(
+            made["query"], made["key"], made["value"], self.mask(inputs), options, heads_of(inputs), self._pattern(inputs)
+        )  # fmt: skip
 
     def _place(self, tensor: Tensor, name: str, inputs: Inputs) -> Tensor:
-        order = ORDERS.get(self.capabilities.layout)
+        layout = self.capabilities.layout
         how = inputs.case.memory if name in inputs.case.strided else "contiguous"
-        if how == "expanded":
-            # Over the batch, which is the first axis of the canonical layout only.
-            tensor = place(tensor, how)
-            return self._leaf((tensor if order is None else tensor.permute(order)).to(self.implementation.device))
-        tensor = tensor if order is None else tensor.permute(order)
-        return self._leaf(place(tensor, how).to(self.implementation.device))
+        # Expanded over the batch, which is the first axis of the canonical layout only.
+        placed = to_layout(place(tensor, how), layout) if how == "expanded" else place(to_layout(tensor, layout), how)
+        return self._leaf(placed.to(self.implementation.device))
 
     def _leaf(self, tensor: Tensor) -> Tensor:
         return tensor.detach().requires_grad_(self.mode == "train" and self.capabilities.gradient != "none")
+
+    def _pattern(self, inputs: Inputs) -> str | None:
+        """Return the pattern of the mask that `mask` returns, `lengths` for lengths; None for any that broadcasts."""
+        mask, own = inputs.case.mask, self.capabilities
+        if inputs.allowed is None or mask is None:
+            return None
+        if next(form for form in mask.forms if form in own.mask) == "lengths":
+            return "lengths"
+        return None if own.mask_patterns == "broadcast" else masks.choose_pattern(own.mask_patterns, mask.axes)
 
     def mask(self, inputs: Inputs) -> Tensor | None:
         """Return the mask in the declared kind, polarity and shape; None if the case has none."""
@@ -178,14 +207,14 @@ class Subject:
         form = next(form for form in mask.forms if form in own.mask)
         if form == "lengths":
             return inputs.allowed.expand(inputs.sizes["B"], 1, 1, -1).sum((1, 2, 3)).to(self.implementation.device)
-        pattern = masks.choose_pattern(own.mask_shapes, mask.axes) or mask.axes
+        pattern = masks.choose_pattern(own.mask_patterns, mask.axes) or mask.axes
         sizes = inputs.sizes
         shaped = masks.shape_as(inputs.allowed, pattern, sizes)
         finite = None if inputs.finite is None else masks.shape_as(inputs.finite, pattern, sizes)
         encoded = masks.encode(shaped, mask, form, own.mask_means, torch_dtype(self.dtype), finite)
         if mask.memory == "expanded":
             # To the full shape, with stride 0 along every axis that the mask leaves out.
-            full = own.mask_shapes == "broadcast" or "BHLS" in own.mask_shapes
+            full = own.mask_patterns == "broadcast" or "BHLS" in own.mask_patterns
             whole = encoded.expand(*(sizes[axis] for axis in "BHLS")) if full and encoded.dim() == 4 else encoded
             return whole.to(self.implementation.device)
         return place(encoded, mask.memory).to(self.implementation.device)
@@ -201,57 +230,77 @@ class Subject:
             target = module if module is not None else self.module(inputs)
         with torch.set_grad_enabled(self.mode == "train" and self.capabilities.gradient != "none"):
             wanted = torch.is_grad_enabled()
-            returned = foreign(self._invoke, target, delivered)
+            self.prepare(target, delivered)
+            returned = foreign(self._across, target, delivered)
             self.changed_grad_mode = torch.is_grad_enabled() != wanted
         self._synchronise()
-        return self._result(returned, delivered)
+        result = self._result(returned, delivered)
+        self.pick = result.pick
+        return result
+
+    def form(self, target: Any) -> Form:
+        """Return how the target (the kernel, or a module) is called where no `call` says so; read once."""
+        if self._form is None:
+            own = self.implementation
+            self._form = form_of(target, own.reference, self.capabilities, own.label)
+        return self._form
+
+    def prepare(self, target: Any, sent: Delivered) -> None:
+        """Find out how the target is called, before anything that traces the call. Raises UnknownCall."""
+        if self.implementation.call is None:
+            form = self.form(target)
+            if form.packed is not None and form.axis is None:
+                self._form = settled(form, target, sent)
+
+    def _across(self, target: Any, sent: Delivered) -> object:
+        """Call with tensors, or with arrays of the implementation's framework; modules see to that themselves."""
+        bridge = None if self.implementation.is_module else bridge_for(self.implementation.framework)
+        if bridge is None:
+            return self._invoke(target, sent)
+        return bridge.invoke(lambda arrays: self._invoke(target, arrays), sent)
 
     def _invoke(self, target: Any, sent: Delivered) -> object:
-        call, reference = self.implementation.call, self.implementation.reference
-        if call is not None:
-            if sent.mask is None:
-                return call(target, sent.query, sent.key, sent.value, **sent.options)
-            return call(target, sent.query, sent.key, sent.value, sent.mask, **sent.options)
-        if self.capabilities.inputs == "self":
-            arguments: tuple[Tensor, ...] = (sent.query,)
-        else:
-            arguments = tuple(getattr(sent, name) for name in reference.arguments)
-        if sent.mask is not None or reference.mask_required:
-            return target(*arguments, sent.mask, **sent.options)
-        return target(*arguments, **sent.options)
+        call = self.implementation.call
+        if call is None:
+            return self.form(target).invoke(target, sent)
+        if sent.mask is None:
+            return call(target, sent.query, sent.key, sent.value, **sent.options)
+        return call(target, sent.query, sent.key, sent.value, sent.mask, **sent.options)
 
     def _synchronise(self) -> None:
         if self.implementation.device.startswith("cuda"):
             foreign(torch.cuda.synchronize)
 
     def _result(self, returned: object, delivered: Delivered) -> Result:
-        first, second = _split(returned)
-        order = ORDERS.get(self.capabilities.layout)
-        if order is not None and first.dim() == len(order):
-            first = self.canonical(first)
-        return Result(first, second, delivered)
+        advice = "call=lambda f, query, key, value, mask=None: f(...)" if self._form is None else self._form.suggested()
+        first, second, pick = split(returned, self.capabilities.second, advice)
+        if second is not None and self.capabilities.layout == "(BH)LD":
+            second = _unmerged(second, delivered.heads[0])
+        return Result(self.canonical(first, delivered.heads[0]), second, delivered, pick)
 
     def canonically(self, delivered: Delivered) -> Delivered:
         """Return the delivered inputs in canonical axes, as they lie in memory."""
-        query, key, value = map(self.canonical, (delivered.query, delivered.key, delivered.value))
-        return replace(delivered, query=query, key=key, value=value)
+        heads, kv_heads = delivered.heads
+        return replace(
+            delivered,
+            query=self.canonical(delivered.query, heads),
+            key=self.canonical(delivered.key, kv_heads),
+            value=self.canonical(delivered.value, kv_heads),
+        )
 
-    def canonical(self, tensor: Tensor) -> Tensor:
-        """Return a delivered tensor (or its gradient) in canonical axes."""
-        order = ORDERS.get(self.capabilities.layout)
-        return tensor if order is None else tensor.permute(inverse(order))
+    def canonical(self, tensor: Tensor, heads: int) -> Tensor:
+        """Return a tensor of so many heads (a result, what was delivered, its gradient) in canonical axes."""
+        return from_layout(tensor, self.capabilities.layout, heads)
 
 
-def _split(returned: object) -> tuple[Tensor, Tensor | None]:
-    if isinstance(returned, Tensor):
-        return returned, None
-    if isinstance(returned, (tuple, list)) and returned and isinstance(returned[0], Tensor):
-        second = returned[1] if len(returned) > 1 else None
-        return returned[0], second if isinstance(second, Tensor) else None
-    raise WrongResult(
-        f"it returned {type(returned).__name__}, neither a tensor nor a tuple that starts with one; "
-        "pick the output with call=lambda f, query, key, value, mask=None: f(...)[...]"
-    )
+def heads_of(inputs: Inputs) -> tuple[int, int]:
+    """Return the number of heads of the query, and of key and value."""
+    return inputs.case.heads, inputs.case.kv_heads or inputs.case.heads
+
+
+def _unmerged(second: Tensor, heads: int) -> Tensor:
+    """Return a second result (BH, ...) as (B, H, ...)."""
+    return second if not second.dim() or second.shape[0] % heads else second.unflatten(0, (-1, heads))
 
 
 def has_two_modes(implementation: Implementation) -> bool:

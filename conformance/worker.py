@@ -13,10 +13,15 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
+
+BEAT_SECONDS = 1.0
+"""How often the parent is told that all is well. More often would disturb what is measured."""
 
 
 class Channel:
@@ -49,9 +54,27 @@ class Channel:
         self._events.write(json.dumps(line, ensure_ascii=True, allow_nan=False) + "\n")
         self._events.flush()
 
+    def pulse(self, seconds: float) -> Callable[[str], None]:
+        """Return what is to be told of every step of a long work, each of which may take `seconds`."""
+        return _Pulse(self, seconds)
+
     def arm(self, seconds: float) -> None:
         """From now on, end the process with a trace unless this is called again within `seconds`."""
         faulthandler.dump_traceback_later(seconds, exit=True, file=self._traces)
+
+
+class _Pulse:
+    """Arms the clock anew whenever something is begun, and tells the parent now and then that all is well."""
+
+    def __init__(self, channel: Channel, seconds: float) -> None:
+        self._channel, self._seconds = channel, seconds
+        self._told = time.monotonic()
+
+    def __call__(self, what: str) -> None:
+        self._channel.arm(self._seconds)
+        if time.monotonic() - self._told > BEAT_SECONDS:
+            self._told = time.monotonic()
+            self._channel.send("beat", name=what)
 
 
 def _end_with(parent: BinaryIO) -> None:
@@ -100,8 +123,9 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
     from .runner import Examination, stale, verdict
     from .selection import plan
 
+    loaded, inferred = _inferred(channel, loaded, task) if task["infer"] else (loaded, {})
     keys = plan(loaded.implementation, tier=task["tier"], select=task["select"])
-    channel.line(described_line(described(loaded)))
+    channel.line(described_line(described(loaded, inferred)))
     channel.send("plan", implementation=loaded.name, keys=[[key.rule, key.dtype] for key in keys])
     examination = Examination(loaded.implementation, name=loaded.name, seed=task["seed"])
     records = []
@@ -119,6 +143,19 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
         if whole
         else [],
     )
+
+
+def _inferred(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]]:
+    """Return what was loaded under the answers that a probe finds, and what it saw."""
+    from .errors import UnknownParameters
+    from .probing.inferring import infer
+
+    try:
+        implementation, evidence = infer(loaded.implementation, channel.pulse(task["timeout"]))
+    except UnknownParameters:
+        # The rules say the same, with the line to write.
+        return loaded, {}
+    return replace(loaded, implementation=implementation), evidence
 
 
 @contextmanager

@@ -54,6 +54,7 @@ class Task:
     select: tuple[str, ...] = ()
     seed: int = 0
     timeout: float = TIMEOUT
+    infer: bool = False
     folder: str = field(default_factory=os.getcwd)
     threads: int | None = None
 
@@ -110,7 +111,7 @@ class _Batch:
         task = self.task
         targets = [{"text": each.text, "settings": each.settings, "skip": sorted(each.done)} for each in self.pending]
         order = {"targets": targets, "tier": task.tier, "select": list(task.select), "seed": task.seed}
-        return {**order, "timeout": task.timeout, "folder": task.folder}
+        return {**order, "timeout": task.timeout, "infer": task.infer, "folder": task.folder}
 
     def _listen(self, child: Child) -> None:
         for event in child.events(self.stopped):
@@ -298,12 +299,14 @@ def audit_many(
     select: Iterable[str] = (),
     seed: int = 0,
     timeout: float = TIMEOUT,
+    infer: bool = False,
 ) -> Iterator[Audited]:
     """Judge targets, each given as text or as (text, keywords of `register`), and yield each as it is finished.
 
     They are dealt out to `workers` tasks; each task runs in its own child process. With an `executor` (of
     `concurrent.futures`, or anything with its `submit`) the tasks run there, and each starts its child there. A
-    record may take `timeout` seconds; another `seed` draws other values for every case. A target that cannot be loaded comes as `loaded == False`.
+    record may take `timeout` seconds; another `seed` draws other values for every case. With `infer`
+    undeclared capabilities are found out by a probe first. A target that cannot be loaded comes as `loaded == False`.
 
     Raises UnknownRule for a selection that selects nothing, WorkerFailed if no child starts.
     """
@@ -311,5 +314,5 @@ def audit_many(
 
     pairs = [(target, {}) if isinstance(target, str) else target for target in targets]
     chosen = tuple(sorted(check_selection(select)))
-    tasks = batches(pairs, workers, tier=tier, select=chosen, seed=seed, timeout=timeout)
+    tasks = batches(pairs, workers, tier=tier, select=chosen, seed=seed, timeout=timeout, infer=infer)
     yield from gather(lines(tasks, executor))

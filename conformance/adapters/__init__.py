@@ -6,7 +6,7 @@ as it is, not as it ought to be: where that breaks a rule, the entry carries a d
 
 from __future__ import annotations
 
-from .adapter import Adapter
+from .adapter import Adapter, Built
 from .table import ADAPTERS, DEFAULT_TARGETS, find
 
-__all__ = ["ADAPTERS", "DEFAULT_TARGETS", "Adapter", "find"]
+__all__ = ["ADAPTERS", "DEFAULT_TARGETS", "Adapter", "Built", "find"]

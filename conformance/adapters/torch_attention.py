@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..deviations import Deviation
 from .adapter import Adapter
@@ -24,54 +25,51 @@ def sdpa(
 ) -> Any:  # fmt: skip
     """Call scaled_dot_product_attention; query (..., H, L, D), key (..., H or fewer, S, D)."""
     grouped = query.dim() > 2 and key.dim() > 2 and query.shape[-3] > key.shape[-3]
-    more = {"enable_gqa": True} if grouped and _SINCE_2_5 else {}
+    more = {"enable_gqa": True} if grouped else {}
     return function(query, key, value, mask, is_causal=causal, scale=scale, **more)
 
 
 def sdpa_math(
-    function: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, **options: Any
-) -> Any:
+    function: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *,
+    causal: bool = False, scale: float | None = None,
+) -> Any:  # fmt: skip
     """Call scaled_dot_product_attention with its MATH backend."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
+    grouped = query.dim() > 2 and key.dim() > 2 and query.shape[-3] > key.shape[-3]
+    more = {"enable_gqa": True} if grouped else {}
     with sdpa_kernel(SDPBackend.MATH):
-        return sdpa(function, query, key, value, mask, **options)
+        return function(query, key, value, mask, is_causal=causal, scale=scale, **more)
 
 
-def batch_first(d_model: int, heads: int) -> nn.MultiheadAttention:
+def batch_first(target: Any, d_model: int, heads: int) -> Any:
     """Build the module for tensors (B, L, d_model)."""
-    return nn.MultiheadAttention(d_model, heads, batch_first=True)
+    return target(d_model, heads, batch_first=True)
 
 
-def mha(module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Call the module without weights."""
-    output: Tensor = module(query, key, value, need_weights=False, **_masks(mask))[0]
-    return output
+def mha(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, weights: bool = False
+) -> Any:
+    """Call the module without weights, or with those of every head, (B, H, L, S).
+
+    A mask goes where its shape is taken: (B, 1, 1, S) is a key padding mask.
+    """
+    masks = {}
+    if mask is not None:
+        masks = {"key_padding_mask": mask[:, 0, 0]} if mask.dim() == 4 else {"attn_mask": mask}
+    result = module(query, key, value, need_weights=weights, average_attn_weights=False, **masks)
+    return result if weights else result[0]
 
 
-def mha_weights(
-    module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Call the module with the weights of every head, (B, H, L, S)."""
-    output, weights = module(query, key, value, need_weights=True, average_attn_weights=False, **_masks(mask))
-    return output, weights
-
-
-def _masks(mask: Tensor | None) -> dict[str, Tensor]:
-    """Return the mask under the name of the argument that takes its shape: (B, 1, 1, S) is a key padding mask."""
-    if mask is None:
-        return {}
-    return {"key_padding_mask": mask[:, 0, 0]} if mask.dim() == 4 else {"attn_mask": mask}
-
-
-def mha_self(
-    module: nn.MultiheadAttention, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-) -> Tensor:
+def mha_self(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Any:
     """Call the module with one tensor; in eval mode, without gradients, torch then takes its fast path."""
-    return mha(module, query, query, query, mask)
+    masks = {}
+    if mask is not None:
+        masks = {"key_padding_mask": mask[:, 0, 0]} if mask.dim() == 4 else {"attn_mask": mask}
+    return module(query, query, query, need_weights=False, **masks)[0]
 
 
-_ALL = ("fp64", "fp32", "bf16", "fp16")
+ALL_DTYPES = ("fp64", "fp32", "bf16", "fp16")
 
 _EMPTY_ROW = "zeros" if _SINCE_2_5 else "unspecified"
 
@@ -85,7 +83,7 @@ _SDPA_ANSWERS: dict[str, Any] = {
     "causal": "top-left",
     "second": None,
     "options": ("scale",),
-    "dtypes": _ALL,
+    "dtypes": ALL_DTYPES,
 }
 
 # The fused CPU kernel takes no mask of one axis, combines causal with a mask where MATH raises, and rounds the weights.
@@ -101,17 +99,17 @@ _MHA_ANSWERS: dict[str, Any] = {
     "mask_means": "hide",
     "mask_shapes": ("LS", "B11S", "(BH)LS"),
     "no_keys": "zeros",
-    "dtypes": _ALL,
+    "dtypes": ALL_DTYPES,
 }
 
-_VALUE_LENGTH = Deviation(
+VALUE_LENGTH = Deviation(
     "ERRORS-007",
     "The fused CPU kernel takes the number of keys from the value and does not compare it with the key: a shorter "
     "value drops keys silently, a longer one reads memory past the end of the key.",
     link="https://github.com/pytorch/pytorch/pull/193728",
     when="device == cpu",
 )
-_SWALLOWED_NAN = Deviation(
+SWALLOWED_NAN = Deviation(
     "NUMERIC-012",
     "The fused CPU kernel gives zeros for a query that holds NaN where there are fewer keys than fit into one vector "
     "of the processor, so that a fault further up shows nowhere.",
@@ -127,7 +125,7 @@ _FAST_PATH_LINK = "https://github.com/pytorch/pytorch/pull/190486"
 TORCH_ADAPTERS: tuple[Adapter, ...] = (
     Adapter(
         _SDPA, "the path that torch chooses on this device", sdpa, {**_SDPA_ANSWERS, **_SDPA_CHOSEN},
-        deviations=(_VALUE_LENGTH, _SWALLOWED_NAN),
+        deviations=(VALUE_LENGTH, SWALLOWED_NAN),
     ),
     Adapter(
         _SDPA, "the MATH backend", sdpa_math, {**_SDPA_ANSWERS, "causal_with_mask": "error", "precision": _MATH_PRECISION},
@@ -136,10 +134,10 @@ TORCH_ADAPTERS: tuple[Adapter, ...] = (
     Adapter(
         _MHA, "batch_first=True, need_weights=False", mha,
         {**_MHA_ANSWERS, "empty_row": _EMPTY_ROW, "second": None, "gradient": "once"}, build=batch_first,
-        reference="MultiHeadAttention", deviations=(_SWALLOWED_NAN,),
+        reference="MultiHeadAttention", deviations=(SWALLOWED_NAN,),
     ),
     Adapter(
-        _MHA, "batch_first=True, need_weights=True, average_attn_weights=False", mha_weights,
+        _MHA, "batch_first=True, need_weights=True, average_attn_weights=False", partial(mha, weights=True),
         {**_MHA_ANSWERS, "empty_row": "nan", "second": "weights"}, variant="weights", build=batch_first,
         reference="MultiHeadAttention",
     ),

@@ -50,7 +50,7 @@ def _at(implementation: Implementation, device: str) -> Implementation:
 
 
 def _same(one: Implementation, other: Implementation) -> bool:
-    return one.target is other.target and one.call is other.call
+    return one.target == other.target and one.call == other.call
 
 
 def covered(targets: tuple[str, ...]) -> tuple[str, ...]:

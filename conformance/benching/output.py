@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import IO
 
 from ..errors import ConformanceError
-from ..report.terminal import make_console
+from ..report.terminal import make_console, saying
 from . import plot, table
 from .benchfile import write
 from .listening import Hear
@@ -50,7 +50,7 @@ class Outputs:
 
     def take(self, results: Iterable[Measurement | Failure]) -> None:
         """Gather all results, then print, write and draw them."""
-        with table.progress(make_console(stderr=True)) as hear:
+        with saying(make_console(stderr=True)) as hear:
             self._hear = hear
             for result in results:
                 if isinstance(result, Measurement):

@@ -6,14 +6,10 @@ It is started and talks as `worker` does.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from ..worker import Channel, place_kept
-
-BEAT_SECONDS = 1.0
-"""How often the parent is told that all is well. More often would disturb what is measured."""
 
 
 def serve() -> None:
@@ -62,7 +58,7 @@ def _one(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
     from .groups import NotMeasured, Plan, groups
     from .measure import Failure, Measurement, measure_all
 
-    plan, pulse = Plan(**task["plan"]), _Pulse(channel, task["timeout"])
+    plan, pulse = Plan(**task["plan"]), channel.pulse(task["timeout"])
     entries = contenders(loaded.name, loaded.implementation)
     try:
         found = groups(plan, loaded.implementation)
@@ -74,17 +70,3 @@ def _one(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
     )
     for result in results:
         channel.send("measured" if isinstance(result, Measurement) else "failed", **result.plain())
-
-
-class _Pulse:
-    """Ends the process where one call takes too long, and tells the parent now and then that it runs."""
-
-    def __init__(self, channel: Channel, timeout: float) -> None:
-        self._channel, self._timeout = channel, timeout
-        self._told = time.monotonic()
-
-    def __call__(self, name: str) -> None:
-        self._channel.arm(self._timeout)
-        if time.monotonic() - self._told > BEAT_SECONDS:
-            self._told = time.monotonic()
-            self._channel.send("beat", name=name)

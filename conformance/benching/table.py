@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from rich import box
 from rich.console import Console
@@ -11,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from .growth import Growth
-from .listening import Hear
 from .measure import Failure
 from .series import Row, Section, waited
 
@@ -19,16 +17,6 @@ BUSY = 0.1
 """From which share of waiting on figures are called doubtful."""
 
 _STYLES = {"reference": "dim", "torch": "dim", "target": ""}
-
-
-@contextmanager
-def progress(console: Console) -> Iterator[Hear]:
-    """Say what is measured now; nothing unless there is a terminal."""
-    if not console.is_terminal:
-        yield lambda text: None
-        return
-    with console.status("starting") as status:
-        yield lambda text: status.update(Text(text))
 
 
 def report(console: Console, found: Sequence[Section], failures: Sequence[Failure]) -> None:

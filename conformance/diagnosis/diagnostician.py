@@ -94,7 +94,7 @@ class Diagnostician:
             return tuple(told[:MOST])
         # Where the call cannot be made again outside its rule, only the rule speaks.
         with contextlib.suppress(*_UNEXPLAINED):
-            told += self._explained(trial, departure.inputs or trial.inputs)
+            told += self.explanations(trial, departure.inputs or trial.inputs)
         told += [] if told else _told(HINTS, rule, departure.text)
         # A declaration that makes everything agree explains it; one name beside it says what it is.
         return tuple(dict.fromkeys(told))[: 2 if departure.declare else MOST]
@@ -110,7 +110,8 @@ class Diagnostician:
         """Return what explains an error that was raised."""
         return tuple(_told(RAISED, rule, str(error)))[:MOST]
 
-    def _explained(self, trial: Trial, inputs: Inputs) -> list[str]:
+    def explanations(self, trial: Trial, inputs: Inputs) -> list[str]:
+        """Make the call again and return the faults that explain it, best first; nothing where nothing departs."""
         search = _departing(trial, inputs)
         if search is None:
             return []

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import UNIT_ROUNDOFF, is_half
-from ..expectations import Near
+from ..expectations import Near, summed_over_groups
 from .stages import Call, Stages, run
 
 Make = Callable[[Stages], Call]
@@ -122,9 +122,12 @@ def gradients(names: tuple[str, ...], through: str) -> Predict:
         inputs = call.inputs
         target, upstream = (weights, inputs.upstream_weights) if through == "weights" else (output, inputs.upstream)
         found = torch.autograd.grad(target, [call.leaves[name] for name in names], upstream.double(), allow_unused=True)
-        return {
-            name: torch.zeros_like(call.leaves[name]) if gradient is None else gradient
-            for name, gradient in zip(names, found, strict=True)
-        }
+        structure, heads = call.setting.structure, call.case.heads
+        result = {}
+        for name, gradient in zip(names, found, strict=True):
+            filled = torch.zeros_like(call.leaves[name]) if gradient is None else gradient
+            role = name.partition(".")[0] if "." in name else ""
+            result[name] = summed_over_groups(filled, role, structure, heads)
+        return result
 
     return predict

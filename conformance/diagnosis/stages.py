@@ -275,8 +275,8 @@ def merge(call: Call, output: Tensor) -> Tensor:
 
 
 def finish(call: Call, merged: Tensor) -> Tensor:
-    """The output projection."""
-    return project(call, "output", merged)
+    """The output projection, where there is one."""
+    return project(call, "output", merged) if call.setting.structure.output else merged
 
 
 def second(call: Call) -> Tensor:

@@ -32,7 +32,14 @@ def probe(implementation: Implementation, beat: Callable[[str], None] = lambda t
     """
     prober = Prober(implementation.undeclared, beat)
     with telling_interrupts_apart(), process_state_kept():
-        settle_call(prober)
-        for settle in (settle_sizes, settle_masks, settle_causality, settle_results, settle_options, settle_numbers):
-            settle(prober)
+        if settle_call(prober):
+            for settle in (
+                settle_sizes,
+                settle_masks,
+                settle_causality,
+                settle_results,
+                settle_options,
+                settle_numbers,
+            ):
+                settle(prober)
     return Profile(implementation, in_order(prober.findings), tuple(prober.remarks))

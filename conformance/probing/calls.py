@@ -34,8 +34,11 @@ DTYPES = ("fp32", "fp64", "bf16", "fp16")
 Answers = dict[str, Any]
 
 
-def settle_call(prober: Prober) -> None:
-    """Find a dtype, an order of axes, a form of the inputs, a scale and a triangle under which a plain call agrees."""
+def settle_call(prober: Prober) -> bool:
+    """Find a dtype, an order of axes, a form of the inputs, a scale and a triangle under which a plain call agrees.
+
+    Return whether any call was answered at all.
+    """
     answered: tuple[str, Answers, Seen] | None = None
     for dtype in DTYPES:
         prober.dtype = dtype
@@ -46,11 +49,12 @@ def settle_call(prober: Prober) -> None:
             read = _read(prober, answers)
             if read is not None:
                 _keep(prober, {**answers, **read[0]}, read[1])
-                return
+                return True
             answered = answered or (dtype, answers, prober.see(PLAIN, **answers))
         if answered is not None:
             break
     _keep_what_was_answered(prober, answered)
+    return answered is not None
 
 
 def _keep_what_was_answered(prober: Prober, answered: tuple[str, Answers, Seen] | None) -> None:
@@ -114,7 +118,8 @@ def _agrees_twice(prober: Prober, answers: Answers) -> Seen | None:
 
 def _measured(prober: Prober, answers: Answers) -> tuple[Answers, Seen] | None:
     trial = prober.trial(PLAIN, **answers)
-    if isinstance(trial, Excluded):
+    if isinstance(trial, Excluded) or "widths" in answers:
+        # One width cannot tell a number from a formula.
         return None
     try:
         factor = measured_scale(trial).answer

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..cases import Case, Mask, vary
 from ..comparing import Departure, require_equal
-from ..conventions import ALL_KINDS, PLAIN, SQUARE_PLAIN
+from ..conventions import ALL_KINDS, PLAIN, ROW, SQUARE_PLAIN, empty_rows_agree
 from ..dtypes import DTYPES
 from ..edge import foreign
 from ..subject import Result
@@ -48,6 +48,8 @@ def _dtypes(prober: Prober) -> None:
     found, told, settled = [], [], True
     for dtype in DTYPES:
         seen = [prober.see(case, dtype=dtype) for case in _examples(prober)[:3]]
+        if _settled(prober, "mask", "empty_row") and prober.known("empty_row") != "error":
+            seen.append(prober.see(ROW, empty_rows_agree, dtype=dtype))
         seen = [each for each in seen if each.state != "excluded"]
         if any(each.raises for each in seen):
             told.append(f"{dtype} {_first(seen, 'raises')}")
@@ -67,8 +69,12 @@ def _dtypes(prober: Prober) -> None:
 
 def _examples(prober: Prober) -> tuple[Case, ...]:
     """Return the cases that can say something: with a mask only where masks do what they say."""
-    masked = all(prober.findings[name].settled for name in ("mask", "mask_shapes") if name in prober.findings)
+    masked = _settled(prober, "mask", "mask_shapes") or not prober.known("mask")
     return (PLAIN, MASKED, PADDED, *UNMASKED) if masked else (PLAIN, *UNMASKED)
+
+
+def _settled(prober: Prober, *names: str) -> bool:
+    return all(name in prober.findings and prober.findings[name].settled for name in names)
 
 
 def _first(seen: list[Seen], state: str) -> str:

@@ -8,7 +8,7 @@ from .prober import Prober
 
 TALL = vary(CAUSAL_TALL, "more queries than keys", causal=False)
 WIDTHS = (1, 2, 3, 4, 5, 8, 12, 16, 24, 32, 48, 64, 80, 96, 128, 256)
-FEWER_AXES = (
+AXES = (
     Case("two axes", leading=""),
     Case("three axes", leading="B"),
     Case("five axes", leading="GBH"),
@@ -64,14 +64,18 @@ def _leading(prober: Prober) -> None:
     """Broadcasting and other numbers of axes are asked of a kernel that takes any."""
     if prober.known("layout") != "...LD":
         return
-    refused = [case for case in FEWER_AXES if prober.see(case).raises]
-    if refused:
-        evidence = f"raises with {' and '.join(case.name for case in refused)}"
-        prober.settle("layout", "BHLD", evidence)
+    seen = {case.name: prober.see(case) for case in AXES}
+    other = [
+        f"{name} {'raise' if each.raises else 'give something else'}" for name, each in seen.items() if not each.agrees
+    ]
+    if other:
+        # Most kernels are made for batch and heads, and nobody sends them anything else.
+        prober.settle("layout", "BHLD", f"four axes agree; {', '.join(other)}")
         return
-    seen = [prober.see(case) for case in BROADCAST]
-    words = "leading axes of size 1 raise" if any(each.raises for each in seen) else "leading axes broadcast"
-    prober.settle("leading", "equal" if any(each.raises for each in seen) else "broadcast", words)
+    broadcast = [prober.see(case) for case in BROADCAST]
+    raises = any(each.raises for each in broadcast)
+    words = "leading axes of size 1 raise" if raises else "leading axes broadcast"
+    prober.settle("leading", "equal" if raises else "broadcast", words)
 
 
 def _heads(prober: Prober) -> None:

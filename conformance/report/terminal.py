@@ -6,7 +6,7 @@ Whatever comes from an implementation is printed as plain text, never as rich's 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -93,6 +93,16 @@ def progress(console: Console, *, quiet: bool = False) -> Iterator[Counter]:
         yield _Shown(shown=shown, task=shown.add_task(counter.text(), total=None))
 
 
+@contextmanager
+def saying(console: Console) -> Iterator[Callable[[str], None]]:
+    """Say in a few words what is done now; nothing unless there is a terminal."""
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("starting") as status:
+        yield lambda text: status.update(Text(text))
+
+
 @dataclass
 class _Shown(Counter):
     shown: Progress = field(default_factory=Progress)
@@ -157,12 +167,15 @@ def _tell(console: Console, audited: Audited, limit: int | None) -> None:
     bad = _by_rule(record for record in audited.records if record.outcome in _TOLD)
     deviating = [record for record in audited.records if record.outcome is Outcome.DEVIATION]
     not_run = [record for record in audited.records if record.outcome is Outcome.NOT_RUN]
-    if not (bad or deviating or not_run):
+    inferred = audited.described.inferred
+    if not (bad or deviating or not_run or inferred):
         return
     verdict = audited.judged.verdict
     console.print()
     console.print(Text.assemble((audited.name, "bold"), " ", (str(verdict), _STYLES[verdict])), soft_wrap=True)
     failing = [record for records in bad.values() for record in records]
+    for name, seen in inferred.items():
+        _line(console, f"inferred {name}={_answer(audited.described.capabilities[name])}: {_first(seen)}")
     for text in audited.judged.diagnosis if failing else ():
         count = sum(text in record.diagnosis for record in failing)
         _line(console, f"points to {text} ({count} of {len(failing)} failures)", "bold")
@@ -176,6 +189,15 @@ def _tell(console: Console, audited: Audited, limit: int | None) -> None:
     for reason, records in _by_reason(deviating).items():
         rules = "; ".join(f"{rule} ({_dtypes(group)})" for rule, group in _by_rule(records).items())
         _line(console, f"deviation {rules}: {reason}")
+
+
+def _answer(value: object) -> str:
+    return repr(tuple(value) if isinstance(value, list) else value)
+
+
+def _first(text: str, limit: int = 160) -> str:
+    line = text.split("\n")[0]
+    return line if len(line) <= limit else line[:limit].rstrip() + " ..."
 
 
 def _by_rule(records: Iterable[Record]) -> dict[str, list[Record]]:

@@ -202,8 +202,9 @@ def _state() -> dict[str, object]:
 
 
 def _drawn_by_numpy() -> Tensor:
-    state = np.random.get_state()  # noqa: NPY002 - it is the global generator that is watched
-    return torch.tensor([*state[1].tolist(), *state[2:4]], dtype=torch.float64)
+    state = np.random.get_state(legacy=False)  # noqa: NPY002 - it is the global generator that is watched
+    keys: list[int] = state["state"]["key"].tolist()
+    return torch.tensor([*keys, state["state"]["pos"]])
 
 
 def _saved_tensors_are_packed() -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from attention_conformance.cases import Case, Mask
 from attention_conformance.diagnosis.stages import Call, Stages
-from attention_conformance.expectations import Setting, expect
+from attention_conformance.expectations import Setting, Structure, expect
 from attention_conformance.implementation import describe
 from attention_conformance.inputs import make
 from attention_conformance.memory import place
@@ -78,6 +78,8 @@ MODULES: tuple[tuple[Case, Setting], ...] = (
     (_case("module, square", value_width=8, queries=12, keys=12), Setting(module=True)),
     (_case("module, masked", value_width=8, mask=Mask("random", "BHLS")), Setting(module=True)),
     (_case("module, another scale", value_width=8), Setting(module=True, scale="1/sqrt(d_model)")),
+    (_case("module, fewer key heads", value_width=8), Setting(module=True, structure=Structure(kv_heads=2))),
+    (_case("module, no output projection", value_width=8), Setting(module=True, structure=Structure(output=False))),
 )
 
 _OFFERED: dict[str, Any] = {

@@ -11,12 +11,6 @@ from tests.zoo.sound import SOUND
 WIDER: dict[tuple[str, str], str] = {
     ("zeros_by_nan_to_num", "gradient"): "the second derivative exists but for empty rows, of which the probe does not ask",
     ("sdpa_one_problem_each", "gradient"): "small problems take a path of torch that can be differentiated twice",
-    ("sdpa_repeated_heads", "layout"): "it takes other numbers of axes as well",
-    ("takes_lengths", "layout"): "it takes other numbers of axes as well",
-    ("full_masks_only", "layout"): "it takes other numbers of axes as well",
-    ("masks_per_sample", "layout"): "it takes other numbers of axes as well",
-    ("grouped_by_repeat", "layout"): "it takes other numbers of axes as well",
-    ("weights_averaged", "layout"): "it takes other numbers of axes as well",
 }
 """Answers that are found to be wider than what is declared."""
 

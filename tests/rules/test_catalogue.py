@@ -38,7 +38,7 @@ def test_a_rule_is_a_sentence_with_a_source_and_cases(rule: Rule) -> None:
     assert rule.source.strip()
     assert not rule.source.endswith(".")
     assert rule.cases
-    assert set(rule.needs) <= set(FIELDS)
+    assert set(rule.needs) <= {*FIELDS, "framework"}
     assert set(rule.depends) <= set(CONVENTIONS)
     assert rule.dtypes in ("all", "exact", "wide", "first", "once")
 

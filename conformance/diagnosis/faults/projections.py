@@ -134,6 +134,41 @@ def _unscaled_bias(call: Call, query: Tensor, key: Tensor) -> Tensor:
     return (query + bias * more) @ key.transpose(-2, -1)
 
 
+def _groups_tiled(call: Call, role: str, tensor: Tensor) -> Tensor:
+    """The key and value heads of a module with fewer of them, repeated as a whole."""
+    heads, kv_heads = split(call, role, tensor), call.setting.structure.kv_heads
+    if role == "query" or kv_heads is None:
+        return heads
+    repeats = call.case.heads // kv_heads
+    return heads[:, ::repeats].repeat(1, repeats, 1, 1)
+
+
+def _packed(cut: Callable[[Tensor, int], Tensor]) -> Stages:
+    """Rows of query, key and value (3, H, D, ...) are packed into one parameter and cut out of it otherwise."""
+
+    def stage(call: Call, role: str, tensor: Tensor) -> Tensor:
+        rows = {kind: [call.leaves.get(f"{name}.{kind}") for name in THREE] for kind in ("weight", "bias")}
+        found = {
+            kind: cut(torch.stack(own).unflatten(1, (call.case.heads, -1)), THREE.index(role)).flatten(0, 1)
+            for kind, own in rows.items()
+            if all(part is not None for part in own)
+        }
+        result = tensor @ found["weight"].T
+        return result + found["bias"] if "bias" in found else result
+
+    return {"project": stage}
+
+
+def _by_head(rows: Tensor, place: int) -> Tensor:
+    """Cut blocks as if they were packed head by head."""
+    return rows.flatten(0, 2).unflatten(0, (rows.shape[1], 3, -1))[:, place]
+
+
+def _by_block(rows: Tensor, place: int) -> Tensor:
+    """Cut rows that are packed head by head as if they were blocks."""
+    return rows.transpose(0, 1).flatten(0, 2).unflatten(0, (3, rows.shape[1], -1))[place]
+
+
 FAULTS = where(
     lambda call: call.module,
     Fault("heads_merged_by_view", "Heads are merged by a view: (B, H, L, D) is reshaped without moving the head axis back.", "Transpose to (B, L, H, D) before the reshape.", one(merge=_merged_by_view)),
@@ -146,6 +181,8 @@ FAULTS = where(
     Fault("key_and_value_weights_exchanged", "The weights of key and value projection are exchanged.", "Project each by its own weights.", lambda call: (_exchanged("key", "value"),)),
     Fault("query_and_value_weights_exchanged", "The weights of query and value projection are exchanged.", "Project each by its own weights.", lambda call: (_exchanged("query", "value"),)),
     Fault("packed_rows_in_wrong_order", "The packed projection is cut in another order.", "Cut it into query, key and value.", lambda call: (_by(lambda r: {"query": "key", "key": "value", "value": "query"}.get(r, r)), _by(lambda r: {"query": "value", "key": "query", "value": "key"}.get(r, r)))),
+    Fault("packed_rows_cut_per_head", "The packed projection is cut head by head where its rows are blocks, or the other way round.", "Cut it as it is stored, or declare how that is, as parameters={'qkv': '... by head'}.", lambda call: (_packed(_by_head), _packed(_by_block)), lambda call: call.case.heads > 1 and call.setting.structure.kv_heads is None),
+    Fault("projected_groups_tiled", "Key and value heads are repeated 0, 1, 0, 1.", "Share consecutively, 0, 0, 1, 1: use repeat_interleave.", one(split=_groups_tiled), lambda call: call.setting.structure.kv_heads not in (None, 1)),
     *(Fault(f"{role}_projected_by_{other}_weights", f"The {role} is projected by the weights of the {other}.", "Project each by its own weights.", of(*_by_another(role, other))) for role in THREE for other in THREE if role != other),
     *(Fault(f"{role}_projected_from_{other}_input", f"The {role} is projected from the input of the {other}.", "Project each from its own input.", of(_from(role, other))) for role in THREE for other in THREE if role != other),
     Fault("cross_attention_ignores_memory", "Key and value are projected from the query input.", "Project them from their own inputs.", lambda call: ({"read": lambda c, name: c.leaves["query"]},)),

@@ -36,6 +36,7 @@ from . import (
     shapes,
     softmax,
     state,
+    storage,
     training,
     weights,
     windows,
@@ -74,6 +75,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *training.mutants,
     *paths.mutants,
     *searched.mutants,
+    *storage.mutants,
 )
 
 TRACES = state.TRACES | edges.TRACES

@@ -1,0 +1,1 @@
+"""torch's own attention under several versions of torch, judged with one set of declarations."""
