@@ -282,7 +282,7 @@ def measured_scale(trial: Trial) -> Measured:
 def _attempt(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> Departure | None:
     """Return None if the check passes under the changed answers, else what departs."""
     changed = trial.replace_capabilities(**changes) if changes else trial
-    fitted = fit(trial.case, changed.subject.implementation)
+    fitted = fit(trial.case, changed.subject.implementation, convention.capability)
     if isinstance(fitted, Excluded):
         return Departure(f"{fitted.capability} does not allow the case")
     try:

@@ -198,7 +198,7 @@ def repeated(rows: Tensor, structure: Structure, heads: int) -> Tensor:
     """Return what every head sees of the drawn rows of a key or value projection: those of its group."""
     if structure.kv_heads is None:
         return rows
-    grouped = rows.unflatten(0, (heads, -1))[: structure.kv_heads]
+    grouped: Tensor = rows.unflatten(0, (heads, -1))[: structure.kv_heads]
     return grouped.repeat_interleave(heads // structure.kv_heads, 0).flatten(0, 1)
 
 
@@ -206,7 +206,8 @@ def summed_over_groups(rows: Tensor, role: str, structure: Structure, heads: int
     """Return the gradient of the drawn rows of a projection, from that of what every head sees of them."""
     if structure.kv_heads is None or role not in ("key", "value"):
         return rows
-    return rows.unflatten(0, (structure.kv_heads, heads // structure.kv_heads, -1)).sum(1).flatten(0, 1)
+    groups: Tensor = rows.unflatten(0, (structure.kv_heads, heads // structure.kv_heads, -1))
+    return groups.sum(1).flatten(0, 1)
 
 
 def split_heads(tensor: Tensor, heads: int) -> Tensor:

@@ -17,10 +17,13 @@ class Excluded:
     capability: str
 
 
-def fit(case: Case, implementation: Implementation) -> Case | Excluded:
-    """Return the case as this implementation gets it, or the capability for which it is never sent."""
+def fit(case: Case, implementation: Implementation, asked: str | None = None) -> Case | Excluded:
+    """Return the case as this implementation gets it, or the capability for which it is never sent.
+
+    `asked` is the convention that the case asks about: an answer to it, that it raises for one, rules out no case.
+    """
     own = implementation.capabilities
-    problem = _excluded(case, own, implementation.is_module)
+    problem = _excluded(case, own, implementation.is_module, asked)
     adapted = _adapted(case, own, implementation.is_module)
     if problem is None and own.lengths == "at most" and adapted.queries > adapted.keys:
         problem = "lengths"
@@ -50,7 +53,7 @@ def _adapted(case: Case, own: Capabilities, module: bool) -> Case:
     return case if same else replace(case, **changed)  # type: ignore[arg-type]
 
 
-def _excluded(case: Case, own: Capabilities, module: bool) -> str | None:
+def _excluded(case: Case, own: Capabilities, module: bool, asked: str | None) -> str | None:
     if case.values == "needles" and not isinstance(own.widths, str) and not any(_codes(width) for width in own.widths):
         return "widths"
     if case.leading != "BH" and (module or own.layout != "...LD"):
@@ -69,10 +72,10 @@ def _excluded(case: Case, own: Capabilities, module: bool) -> str | None:
     for option in ("scale", "bias", "window", "softcap", "dropout"):
         if getattr(case, option) is not None and option not in own.options:
             return "options"
-    return _excluded_mask(case, own, module)
+    return _excluded_mask(case, own, module, asked)
 
 
-def _excluded_mask(case: Case, own: Capabilities, module: bool) -> str | None:
+def _excluded_mask(case: Case, own: Capabilities, module: bool, asked: str | None) -> str | None:
     mask = case.mask
     causal = case.causal or (own.causal or "").startswith("always")
     if mask is None:
@@ -80,14 +83,14 @@ def _excluded_mask(case: Case, own: Capabilities, module: bool) -> str | None:
     accepted = [form for form in mask.forms if form in own.mask]
     if not accepted:
         return "mask"
-    if causal and own.causal_with_mask != "and":
+    if causal and own.causal_with_mask != "and" and asked != "causal_with_mask":
         return "causal_with_mask"
     if mask.axes == "HLS" and module:
         # Modules differ on three axes: some take one mask per sample there.
         return "layout"
     if accepted[0] != "lengths" and masks.choose_pattern(own.mask_patterns, mask.axes) is None:
         return "mask_shapes"
-    if case.may_have_empty_rows and own.empty_row == "error":
+    if case.may_have_empty_rows and own.empty_row == "error" and asked != "empty_row":
         return "empty_row"
     return None
 

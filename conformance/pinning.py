@@ -120,8 +120,8 @@ def _settled(seen: dict[str, Any]) -> Any:
 
 def answer(subject: Subject, convention: Convention, case: Case) -> Any:
     """Return what an experiment shows for one case: an answer of the convention, or why there is none."""
-    subject = _without_refusal(subject, convention)
-    fitted = fit(case, subject.implementation)
+    subject = _as_specified(subject, convention)
+    fitted = fit(case, subject.implementation, convention.capability)
     if isinstance(fitted, Excluded):
         return NOT_ASKED
     trial = Trial(subject, fitted)
@@ -143,10 +143,10 @@ def answer(subject: Subject, convention: Convention, case: Case) -> Any:
     return found
 
 
-def _without_refusal(subject: Subject, convention: Convention) -> Subject:
-    """Ask as if the first answer were declared where the declared one keeps the question from being asked."""
+def _as_specified(subject: Subject, convention: Convention) -> Subject:
+    """Ask as if the first answer were declared where none is."""
     name = convention.capability
-    if getattr(subject.capabilities, name) not in ("error", "unspecified"):
+    if getattr(subject.capabilities, name) != "unspecified":
         return subject
     asked = replace(subject.capabilities, **{name: convention.answers[0]})
     return subject.twin(implementation=replace(subject.implementation, capabilities=asked))

@@ -80,7 +80,7 @@ def fitted_cases(rule: Rule, implementation: Implementation) -> tuple[list[Case]
     fitted: list[Case] = []
     reason = None
     for case in rule.cases:
-        result = fit(case, implementation)
+        result = fit(case, implementation, rule.convention)
         if isinstance(result, Excluded):
             reason = reason or result.capability
         elif result not in fitted:

@@ -128,8 +128,8 @@ class Subject:
 
     def _experiment(self, heads: int, width: int) -> Experiment | None:
         """Return how to try a reading of the parameters: in eval mode, in the dtype that shows most."""
-        dtypes = [dtype for dtype in ("fp64", "fp32") if dtype in self.capabilities.dtypes] or [self.dtype]
-        trying = Subject(self.implementation, dtypes[0], "eval")
+        dtype = next((exact for exact in ("fp64", "fp32") if exact in self.capabilities.dtypes), self.dtype)
+        trying = Subject(self.implementation, dtype, "eval")
         return experiment(
             self.implementation, trying.setting, trying.dtype,
             lambda: trying.build(heads * width, heads).eval(),

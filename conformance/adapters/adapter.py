@@ -70,7 +70,7 @@ class Adapter:
             found = getattr(found, part, None)
         return found
 
-    def recognises(self, target: object) -> bool:
+    def recognises(self, target: Any) -> bool:
         """Say whether the entry is about this object."""
         if self.is_pattern:
             return fnmatchcase(_place(target), self.target)

@@ -11,7 +11,13 @@ from .adapter import Adapter
 _KEYS = ("BS",)
 _FULL = ("B11S", "B1LS", "BHLS")
 
-_KERNEL: dict[str, Any] = {"layout": "BHLD", "leading": "equal", "mask": ("bool",), "mask_shapes": _FULL, "second": None}
+_KERNEL: dict[str, Any] = {
+    "layout": "BHLD",
+    "leading": "equal",
+    "mask": ("bool",),
+    "mask_shapes": _FULL,
+    "second": None,
+}
 _CONTEXT: dict[str, Any] = {
     "inputs": "context", "leading": "equal", "mask": ("bool",), "mask_shapes": _KEYS, "second": None,
 }  # fmt: skip
@@ -58,25 +64,17 @@ def in_buckets(
     return function(query, key, value, mask=mask, causal=causal, q_bucket_size=rows, k_bucket_size=columns)
 
 
+def without_epsilon(
+    function: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, causal: bool = False
+) -> Any:
+    """Call a kernel in about three buckets, with nothing added to the denominator."""
+    sizes = {"q_bucket_size": query.shape[-2] // 3 + 1, "k_bucket_size": key.shape[-2] // 3 + 1}
+    return function(query, key, value, mask=mask, causal=causal, eps=0.0, **sizes)
+
+
 def ring_flash(function: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Any:
     """Call the ring kernel on one machine, in about three buckets."""
     return function(query, key, value, mask, False, key.shape[1] // 3 + 1)
-
-
-def whole_length(target: Any, d_model: int, heads: int) -> Any:
-    """Build LinformerSelfAttention with projections of the keys that are the identity."""
-    import torch
-
-    module = target(d_model, 64, k=64, heads=heads)
-    with torch.no_grad():
-        module.proj_k.copy_(torch.eye(64))
-        module.proj_v.copy_(torch.eye(64))
-    return module
-
-
-def no_mask(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: None = None) -> Any:
-    """Call a module `forward(x, context)`."""
-    return module(query, key)
 
 
 _XM = "x_transformers.x_transformers:Attention"
@@ -96,7 +94,11 @@ PACKAGE_ADAPTERS: tuple[Adapter, ...] = (
     ),
     Adapter(
         f"{_MEA}.memory_efficient_attention:memory_efficient_attention", "in buckets", in_buckets,
-        {**_KERNEL, "mask_shapes": _KEYS, "causal": "top-left", "no_keys": "error"},
+        {**_KERNEL, "mask_shapes": _KEYS, "causal": "top-left", "no_keys": "error", "gradient": "once"},
+    ),
+    Adapter(
+        f"{_MEA}.memory_efficient_attention:memory_efficient_attention", "in buckets, eps=0", without_epsilon,
+        {**_KERNEL, "mask_shapes": _KEYS, "causal": "top-left", "no_keys": "error", "gradient": "once"}, variant="exact",
     ),
     Adapter(
         f"{_MEA}.memory_efficient_attention:Attention", "memory_efficient=False", context, {**_CONTEXT, "mask_shapes": ("BS", *_FULL)},
@@ -124,11 +126,6 @@ PACKAGE_ADAPTERS: tuple[Adapter, ...] = (
     Adapter(
         "perceiver_pytorch.perceiver_pytorch:Attention", "with a context", context, _CONTEXT,
         build=with_context_width, reference=_MODULE,
-    ),
-    Adapter(
-        "linformer.linformer:LinformerSelfAttention", "projections of the keys are the identity", no_mask,
-        {**_CONTEXT, "mask": ()}, build=whole_length, reference=_MODULE,
-        parameters={"query": "to_q", "key": "to_k", "value": "to_v", "output": "to_out"},
     ),
 )  # fmt: skip
 """Every way to call these packages' attention that is judged."""

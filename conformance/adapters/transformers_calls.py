@@ -43,7 +43,7 @@ def from_config(
         shared[each] = len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])
     classes.sort(key=lambda each: shared[each], reverse=True)
     classes = [each for each in (given, *get_args(given), *classes) if hasattr(each, "model_type")]
-    config = next(made for made in (each() for each in classes) if hasattr(made, "num_attention_heads"))
+    config: Any = next(made for made in (each() for each in classes) if hasattr(made, "num_attention_heads"))
     for name, value in list(vars(config).items()):
         if "drop" in name and type(value) is float:
             setattr(config, name, 0.0)

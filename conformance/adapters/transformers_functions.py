@@ -68,9 +68,11 @@ def flex(
 
     hidden: Any = mask
     if mask is not None and mask.dtype == torch.bool:
-        sizes = (*query.shape[:3], key.shape[2])
-        kept = mask.expand(sizes)
-        hidden = create_block_mask(lambda b, h, q, k: kept[b, h, q, k], *sizes, device=mask.device)
+        batch, heads, queries, keys = *query.shape[:3], key.shape[2]
+        kept = mask.expand(batch, heads, queries, keys)
+        hidden = create_block_mask(
+            lambda b, h, q, k: kept[b, h, q, k], batch, heads, queries, keys, device=query.device.type
+        )
     module = SimpleNamespace(training=False)
     with torch.compiler.set_stance("force_eager"):
         output, _ = function(module, query, key, value, hidden, scaling=scale, softcap=softcap, position_bias=bias)
@@ -122,9 +124,9 @@ FUNCTION_ADAPTERS: tuple[Adapter, ...] = (
     *(
         Adapter(
             f"transformers.models.{model}.*:eager_attention_forward", "the model's own function, scores in float32",
-            eager, _SCORES_IN_FLOAT32,
+            eager, {**_SCORES_IN_FLOAT32, **changed},
         )
-        for model in ("gptj", "codegen")
+        for model, changed in (("gptj", {}), ("codegen", {}), ("flint", {"heads": "grouped", "empty_row": "zeros"}))
     ),
     Adapter(EAGER, "the model's own function", eager, answers),
     Adapter(SDPA, "torch's scaled_dot_product_attention", sdpa, _SDPA, deviations=(VALUE_LENGTH, SWALLOWED_NAN)),

@@ -153,7 +153,7 @@ _OTHERS: tuple[Adapter, ...] = (
     ),
     *(
         _entry(f"{place}Attention", None, "its own function", calls.one, _OPTIONAL)
-        for place in ("flava.*:Flava", "mpnet.*:MPNetSelf")
+        for place in ("flava.*:Flava", "megatron_bert.*:MegatronBertSelf", "mpnet.*:MPNetSelf", "rembert.*:RemBertSelf")
     ),
     *(
         _entry(f"{place}Attention", None, "a mask of one shape", calls.one, _ONE_SHAPE)

@@ -75,7 +75,9 @@ def eager_processor(target: Any, d_model: int, heads: int) -> Any:
     from diffusers.models.attention_processor import AttnProcessor
 
     width = d_model // heads
-    return target(d_model, cross_attention_dim=d_model, heads=heads, dim_head=width, bias=True, processor=AttnProcessor())
+    return target(
+        d_model, cross_attention_dim=d_model, heads=heads, dim_head=width, bias=True, processor=AttnProcessor()
+    )
 
 
 def fused_processor(target: Any, d_model: int, heads: int) -> Any:
@@ -83,7 +85,9 @@ def fused_processor(target: Any, d_model: int, heads: int) -> Any:
     from diffusers.models.attention_processor import AttnProcessor2_0
 
     width = d_model // heads
-    return target(d_model, cross_attention_dim=d_model, heads=heads, dim_head=width, bias=True, processor=AttnProcessor2_0())
+    return target(
+        d_model, cross_attention_dim=d_model, heads=heads, dim_head=width, bias=True, processor=AttnProcessor2_0()
+    )
 
 
 def diffusers(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Any:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ..errors import UnknownParameters
@@ -50,7 +50,7 @@ def recognise(
     twice, has a shape that fits neither d_model nor the width of a head, or is in doubt and no reading agrees;
     OtherParameters when parameters besides the projections change the result.
     """
-    named = dict(module.named_parameters()) or dict(module.named_buffers())
+    named: dict[str, Tensor] = {**dict(module.named_parameters())} or {**dict(module.named_buffers())}
     lazy = [name for name, tensor in named.items() if is_lazy(tensor)]
     if lazy:
         raise UnknownParameters(

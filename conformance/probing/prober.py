@@ -89,14 +89,16 @@ class Prober:
 
     # Experiments
 
-    def trial(self, case: Case, *, mode: str = "eval", dtype: str | None = None, **answers: Any) -> Trial | Excluded:
-        """Return a trial of a case under the known answers and some others."""
+    def trial(
+        self, case: Case, *, mode: str = "eval", dtype: str | None = None, asked: str | None = None, **answers: Any
+    ) -> Trial | Excluded:
+        """Return a trial of a case under the known answers and some others; `asked` is what the case asks about."""
         # How well it rounds is asked last: until then the profile that excuses most.
         dtype = dtype or self.dtype
         unasked = {} if "precision" in self.findings else {"precision": WIDEST.get(dtype, "eager")}
         capabilities = replace(self.implementation.capabilities, **{**unasked, **answers})
         implementation = replace(self.implementation, capabilities=capabilities)
-        fitted = fit(case, implementation)
+        fitted = fit(case, implementation, asked)
         if isinstance(fitted, Excluded):
             return fitted
         self._beat(fitted.name)
@@ -105,10 +107,11 @@ class Prober:
         return Trial(self._subjects[dtype].twin(implementation=implementation, mode=mode), fitted)
 
     def see(
-        self, case: Case, check: Check = agrees, *, mode: str = "eval", dtype: str | None = None, **answers: Any
-    ) -> Seen:
+        self, case: Case, check: Check = agrees, *, mode: str = "eval", dtype: str | None = None,
+        asked: str | None = None, **answers: Any,
+    ) -> Seen:  # fmt: skip
         """Make one experiment: call, and compare with what the answers let one expect."""
-        trial = self.trial(case, mode=mode, dtype=dtype, **answers)
+        trial = self.trial(case, mode=mode, dtype=dtype, asked=asked, **answers)
         if isinstance(trial, Excluded):
             return Seen(EXCLUDED, trial.capability)
         try:

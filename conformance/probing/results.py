@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from ..cases import Case
 from ..conventions import (
     CONVENTIONS,
     NO_KEYS,
@@ -20,8 +17,8 @@ from ..conventions import (
 )
 from ..edge import FOREIGN
 from ..fitting import Excluded
-from ..trial import Trial
-from .prober import EXCLUDED, Check, Prober
+from .answering import answers_to, settle_one
+from .prober import Prober
 
 SECONDS = ("weights", "averaged weights", "lse", "lse2")
 
@@ -67,8 +64,8 @@ def _empty_row(prober: Prober) -> None:
     if not prober.findings["mask"].settled:
         return
     answers = CONVENTIONS["empty_row"].answers
-    found = _answers(prober, "empty_row", answers, (ROW, ROW_PADDING, ROW_LENGTHS), empty_rows_agree)
-    _settle_one(prober, "empty_row", found)
+    found = answers_to(prober, "empty_row", answers, (ROW, ROW_PADDING, ROW_LENGTHS), empty_rows_agree)
+    settle_one(prober, "empty_row", found)
     if prober.known("empty_row") in ("zeros", "nan") and prober.known("second") == "weights":
         _weights_of_empty_rows(prober)
 
@@ -90,43 +87,5 @@ def _weights_of_empty_rows(prober: Prober) -> None:
 def _no_keys(prober: Prober) -> None:
     if prober.known("inputs") == "self" or prober.known("lengths") == "at most":
         return
-    found = _answers(prober, "no_keys", CONVENTIONS["no_keys"].answers, (NO_KEYS,), no_keys_agree)
-    _settle_one(prober, "no_keys", found)
-
-
-def _answers(
-    prober: Prober, capability: str, answers: tuple[Any, ...], cases: tuple[Case, ...], check: Check
-) -> dict[str, Any]:
-    """Return the answer that each case gets in each mode; `?` where none fits."""
-    found = {}
-    for case in cases:
-        for mode in prober.modes:
-            # An answer of "error" rules out the cases of other rules; here it is asked for.
-            seen = {answer: _asked(prober, case, check, mode, capability, answer) for answer in answers}
-            if all(state == EXCLUDED for state in seen.values()):
-                continue
-            found[f"{case.name}, {mode}"] = next((a for a, state in seen.items() if state == "agrees"), "?")
-    return found
-
-
-def _asked(prober: Prober, case: Case, check: Check, mode: str, capability: str, answer: Any) -> str:
-    if answer != "error":
-        return prober.see(case, check, mode=mode, **{capability: answer}).state
-    seen = prober.see(case, _call, mode=mode, **{capability: "unspecified"})
-    return {"raises": "agrees", "excluded": EXCLUDED}.get(seen.state, "departs")
-
-
-def _call(trial: Trial) -> None:
-    trial.run()
-
-
-def _settle_one(prober: Prober, capability: str, found: dict[str, Any]) -> None:
-    if not found:
-        return
-    answers = list(dict.fromkeys(found.values()))
-    if len(answers) == 1 and answers[0] != "?":
-        prober.settle(capability, answers[0], f"{answers[0]} in {'; '.join(found)}")
-        return
-    told = "; ".join(f"{case}: {answer}" for case, answer in found.items())
-    known = [answer for answer in answers if answer != "?"]
-    prober.settle(capability, known[0] if known else prober.known(capability), told, settled=False)
+    found = answers_to(prober, "no_keys", CONVENTIONS["no_keys"].answers, (NO_KEYS,), no_keys_agree)
+    settle_one(prober, "no_keys", found)

@@ -181,7 +181,7 @@ def _elsewhere() -> Iterator[None]:
 def _state() -> dict[str, object]:
     return {
         "state of the random generator": torch.get_rng_state(),
-        "state of Python's random generator": random.getstate(),
+        "state of Python's random generator": torch.tensor(random.getstate()[1]),
         "state of NumPy's random generator": _drawn_by_numpy(),
         "default dtype": torch.get_default_dtype(),
         "grad mode": torch.is_grad_enabled(),

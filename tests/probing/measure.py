@@ -1,107 +1,95 @@
-"""What the probe finds out of every sound program, beside what the program declares: a table of hits and misses.
+"""What the probe finds out of every sound program, or of every entry of the survey, beside what is declared of it.
 
     python -m tests.probing.measure [--only WORD] [--judge]
+    python -m tests.probing.measure --survey [--only WORD] [--json FILE]
 
-`--judge` also judges each program under the answers that were found, which has to blame nobody.
+`--judge` also judges each sound program under the answers that were found, which has to blame nobody. With `--survey`
+the packages have to be installed; each implementation is probed in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 
 from attention_conformance import check
-from attention_conformance.implementation import Implementation, describe
-from attention_conformance.probing import Profile, probe
+from attention_conformance.errors import ConformanceError
+from attention_conformance.implementation import describe
+from attention_conformance.loading import load
+from attention_conformance.probing import Finding, Profile, probe
+from attention_conformance.probing.listening import Failure, probe_many
 
+from ..survey.entries import all_entries
 from ..zoo.program import Program
 from ..zoo.sound import SOUND
+from .comparing import HIT, Comparison, compare, printed
 
-QUESTIONS = (
-    "layout", "inputs", "lengths", "scale", "mask_means", "empty_row", "no_keys", "causal", "causal_with_mask", "second",
-    "gradient", "deterministic",
-)  # fmt: skip
-"""Capabilities of which one answer is right."""
-
-OFFERS = ("mask", "mask_shapes", "options", "dtypes", "widths", "heads", "leading", "value_width")
-"""Capabilities of which more may be found than is declared; that it holds is judged."""
+WAY = ("reference", "call", "parameters", "framework")
+"""What says how a program is called."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """One answer of the probe beside the declared one."""
-
-    program: str
-    capability: str
-    declared: Any
-    found: Any
-    hit: bool
-
-
-def compare(program: Program) -> tuple[Profile, list[Comparison]]:
+def of_program(program: Program) -> tuple[Profile, list[Comparison]]:
     """Probe a program and compare."""
     implementation = describe(program.target, **program.capabilities)
     profile = probe(implementation)
-    found = profile.answers
-    return profile, [
-        _compared(program.name, name, implementation, found[name]) for name in (*QUESTIONS, *OFFERS) if name in found
-    ]
-
-
-def _compared(name: str, capability: str, implementation: Implementation, found: Any) -> Comparison:
-    declared = getattr(implementation.capabilities, capability)
-    hit = covers(capability, declared, found) if capability in OFFERS else same(capability, declared, found)
-    return Comparison(name, capability, declared, found, hit)
-
-
-def same(capability: str, declared: Any, found: Any) -> bool:
-    """Say whether two answers mean the same."""
-    if capability == "second" and declared == "optional weights":
-        return found in ("weights", None)
-    return bool(declared in (found, "unspecified"))
-
-
-def covers(capability: str, declared: Any, found: Any) -> bool:
-    """Say whether at least what is declared was found."""
-    if capability in ("heads", "leading", "value_width"):
-        return found == declared or found in ("grouped", "broadcast", "any")
-    if found in ("any", "broadcast"):
-        return True
-    if declared in ("any", "broadcast"):
-        return False
-    return set(declared) <= set(found) or (capability == "widths" and set(found) <= set(declared))
+    return profile, compare(program.name, implementation.capabilities, profile.answers)
 
 
 def blamed(program: Program, profile: Profile) -> list[str]:
     """Return which rules blame a program under the answers that were found."""
-    way = {
-        name: value
-        for name, value in program.capabilities.items()
-        if name in ("reference", "call", "parameters", "framework")
-    }
-    answers = {name: value for name, value in profile.answers.items() if value is not None or name != "scale"}
-    records = check(describe(program.target, **way, **answers))
+    way = {name: value for name, value in program.capabilities.items() if name in WAY}
+    records = check(describe(program.target, **way, **profile.answers))
     return sorted(
         {f"{record.rule}[{record.dtype}] {record.message.splitlines()[0]}" for record in records if record.bad}
     )
 
 
-def chosen(only: str) -> Iterator[Program]:
-    """Yield the programs whose name holds a word."""
-    yield from (program for program in SOUND if only in program.name)
+def programs(only: str, judge: bool) -> Iterator[Comparison]:
+    """Probe sound programs, tell what is no hit, and yield the comparisons."""
+    for program in SOUND:
+        if only not in program.name:
+            continue
+        profile, comparisons = of_program(program)
+        tell(program.name, profile.findings, comparisons)
+        for line in blamed(program, profile) if judge else ():
+            print(f"    blamed: {line[:300]}", flush=True)
+        yield from comparisons
 
 
-def table(comparisons: Iterable[Comparison]) -> str:
-    """Return hits and misses by capability."""
-    hits, misses = Counter[str](), Counter[str]()
+def entries(only: str) -> Iterator[Comparison]:
+    """Probe what the survey holds and is installed here."""
+    for entry in all_entries():
+        if only not in entry.target or entry.version is None:
+            continue
+        for result in probe_many([entry.target], entry.keywords(), timeout=120.0):
+            if isinstance(result, Failure):
+                print(f"{result.name}: {result.why}", flush=True)
+                continue
+            try:
+                (loaded,) = load(entry.target, entry.keywords())
+            except ConformanceError as error:
+                print(f"{entry.target}: {error}", flush=True)
+                continue
+            found = {each.capability: each.answer for each in result.findings}
+            comparisons = compare(entry.target, loaded.implementation.capabilities, found)
+            tell(entry.target, result.findings, comparisons)
+            yield from comparisons
+
+
+def tell(name: str, findings: tuple[Finding, ...], comparisons: list[Comparison]) -> None:
+    """Print what is no hit, and what could not be found out."""
+    print(name, flush=True)
+    seen = {finding.capability: finding for finding in findings}
     for each in comparisons:
-        (hits if each.hit else misses)[each.capability] += 1
-    lines = [f"{name:18} {hits[name]:5} {misses[name]:5}" for name in (*QUESTIONS, *OFFERS)]
-    return "\n".join([f"{'capability':18} {'hits':>5} {'misses':>5}", *lines])
+        if each.result != HIT:
+            evidence = seen[each.capability].evidence[:300]
+            print(f"    {each.result}: {each.capability}: declared {each.declared!r}, found {each.found!r}: {evidence}")
+    for finding in findings:
+        if not finding.settled:
+            print(f"    open: {finding.capability}={finding.answer!r}: {finding.evidence[:300]}", flush=True)
 
 
 def main() -> None:
@@ -109,23 +97,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
     parser.add_argument("--judge", action="store_true")
+    parser.add_argument("--survey", action="store_true")
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    everything: list[Comparison] = []
-    for program in chosen(options.only):
-        started = time.perf_counter()
-        profile, comparisons = compare(program)
-        everything += comparisons
-        print(f"{program.name}: {time.perf_counter() - started:.1f} s", flush=True)
-        for each in comparisons:
-            if not each.hit:
-                evidence = next(f.evidence for f in profile.findings if f.capability == each.capability)
-                print(f"    {each.capability}: declared {each.declared!r}, found {each.found!r}: {evidence[:300]}")
-        for finding in profile.open:
-            print(f"    open: {finding.capability}={finding.answer!r}: {finding.evidence[:300]}")
-        if options.judge:
-            for line in blamed(program, profile):
-                print(f"    blamed: {line[:300]}")
-    print(table(everything))
+    found = list(entries(options.only) if options.survey else programs(options.only, options.judge))
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(each) for each in found], indent=0) + "\n")
+    print(printed(found))
 
 
 if __name__ == "__main__":

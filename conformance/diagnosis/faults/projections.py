@@ -147,11 +147,11 @@ def _packed(cut: Callable[[Tensor, int], Tensor]) -> Stages:
     """Rows of query, key and value (3, H, D, ...) are packed into one parameter and cut out of it otherwise."""
 
     def stage(call: Call, role: str, tensor: Tensor) -> Tensor:
-        rows = {kind: [call.leaves.get(f"{name}.{kind}") for name in THREE] for kind in ("weight", "bias")}
+        named = {kind: [f"{name}.{kind}" for name in THREE] for kind in ("weight", "bias")}
         found = {
-            kind: cut(torch.stack(own).unflatten(1, (call.case.heads, -1)), THREE.index(role)).flatten(0, 1)
-            for kind, own in rows.items()
-            if all(part is not None for part in own)
+            kind: _cut_out(cut, torch.stack([call.leaves[name] for name in names]), call.case.heads, role)
+            for kind, names in named.items()
+            if all(name in call.leaves for name in names)
         }
         result = tensor @ found["weight"].T
         return result + found["bias"] if "bias" in found else result
@@ -159,14 +159,21 @@ def _packed(cut: Callable[[Tensor, int], Tensor]) -> Stages:
     return {"project": stage}
 
 
+def _cut_out(cut: Callable[[Tensor, int], Tensor], rows: Tensor, heads: int, role: str) -> Tensor:
+    split_: Tensor = rows.unflatten(1, (heads, -1))
+    return cut(split_, THREE.index(role)).flatten(0, 1)
+
+
 def _by_head(rows: Tensor, place: int) -> Tensor:
     """Cut blocks as if they were packed head by head."""
-    return rows.flatten(0, 2).unflatten(0, (rows.shape[1], 3, -1))[:, place]
+    cut: Tensor = rows.flatten(0, 2).unflatten(0, (rows.shape[1], 3, -1))
+    return cut[:, place]
 
 
 def _by_block(rows: Tensor, place: int) -> Tensor:
     """Cut rows that are packed head by head as if they were blocks."""
-    return rows.transpose(0, 1).flatten(0, 2).unflatten(0, (3, rows.shape[1], -1))[place]
+    cut: Tensor = rows.transpose(0, 1).flatten(0, 2).unflatten(0, (3, rows.shape[1], -1))
+    return cut[place]
 
 
 FAULTS = where(

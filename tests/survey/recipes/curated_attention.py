@@ -21,5 +21,5 @@ def call(
 
 scaled_dot_product = register(
     ScaledDotProductAttention(dropout_prob=0.0, linear_biases=None), call=call, layout="BHLD", leading="equal", mask=("bool",),
-    mask_shapes=("BS",), causal="bottom-right", second=None,
+    lengths="at most", mask_shapes=("BS",), causal="bottom-right", second=None,
 )  # fmt: skip

@@ -76,7 +76,12 @@ equinox_multi_head = register(
     projected(equinox_module, framework="jax"), second=None, mask=("bool",), mask_shapes=_FULL
 )
 equimo_attention = register(
-    projected(equimo_module, framework="jax"), inputs="self", second=None, mask=("bool", "number"), mask_shapes=_FULL
+    projected(equimo_module, framework="jax"),
+    inputs="self",
+    precision="softmax32",
+    second=None,
+    mask=("bool", "number"),
+    mask_shapes=_FULL,
 )
 haiku_multi_head = register(
     projected(haiku_module, framework="jax"), second=None, mask=("bool", "number"), mask_shapes=_FULL

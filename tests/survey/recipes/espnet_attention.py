@@ -31,4 +31,6 @@ _ANSWERS: dict[str, Any] = {
 }  # fmt: skip
 
 multi_headed_attention = register(build, **_ANSWERS)
-multi_headed_attention_sdpa = register(build_sdpa, **{**_ANSWERS, "precision": "fused", "gradient": "once"})
+multi_headed_attention_sdpa = register(
+    build_sdpa, **{**_ANSWERS, "mask": ("bool",), "precision": "fused", "gradient": "once"}
+)

@@ -62,13 +62,20 @@ def plain(query: Any, key: Any, value: Any, mask: Any = None) -> Any:
 _JAX: dict[str, Any] = {"framework": "jax", "layout": "BHLD", "leading": "equal", "second": None}
 _FULL = ("BHLS", "B1LS", "1HLS", "11LS", "B11S", "111S", "BH1S")
 _ATTNAX: dict[str, Any] = {**_JAX, "mask": ("bool",), "mask_shapes": _FULL}
-_CHUNKED: dict[str, Any] = {**_JAX, "mask": ("bool",), "mask_shapes": ("BS",)}
+_CHUNKED: dict[str, Any] = {
+    **_JAX, "mask": ("bool",), "mask_shapes": ("BS",), "no_keys": "error", "dtypes": ("fp32",),
+}  # fmt: skip
 
 attnax_standard = register(standard, **_ATTNAX)
-attnax_memory_efficient = register(memory_efficient, value_width="same", **_ATTNAX)
+attnax_memory_efficient = register(memory_efficient, value_width="same", dtypes=("fp32", "bf16"), **_ATTNAX)
+attnax_memory_efficient_fp64 = register(memory_efficient, value_width="same", dtypes=("fp64",), **_ATTNAX)
 attnax_flash = register(flash, value_width="same", **_ATTNAX)
 flash_attention = register(chunked, empty_row="zeros", value_width="same", gradient="once", **_CHUNKED)
-causal_flash_attention = register(
-    chunked_causal, value_width="same", causal="always bottom-right", gradient="once", mask=(), **_JAX
+flash_attention_fp64 = register(
+    chunked, empty_row="zeros", value_width="same", gradient="once", **{**_CHUNKED, "dtypes": ("fp64",)}
 )
-plain_attention = register(plain, **_CHUNKED)
+causal_flash_attention = register(
+    chunked_causal, value_width="same", causal="always bottom-right", gradient="once", empty_row="nan",
+    **{**_CHUNKED, "mask": (), "mask_shapes": "broadcast"},
+)  # fmt: skip
+plain_attention = register(plain, **{**_CHUNKED, "no_keys": "zeros", "dtypes": ("fp64", "fp32", "bf16")})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
@@ -22,7 +24,7 @@ def attend(
 
 def attention_layer(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool = False) -> Any:
     """Call keras.layers.Attention, which orders query, value, key and knows no heads; they go along with the batch."""
-    layer = keras.layers.Attention(dtype=str(query.dtype).removeprefix("torch."))
+    layer = keras.layers.Attention(dtype=_dtype(query))
     masks = None if mask is None else [None, mask[:, 0]]
     return layer([query, value, key], mask=masks, use_causal_mask=causal)
 
@@ -32,9 +34,8 @@ def multi_head(
     causal: bool = False,
 ) -> Any:  # fmt: skip
     """Call keras.layers.MultiHeadAttention."""
-    dtype = str(query.dtype).removeprefix("torch.")
-    layer = keras.layers.MultiHeadAttention(heads, query.shape[-1] // heads, dtype=dtype)
-    return _stateless(layer, (query, value, key), parameters, heads, mask, causal)
+    layer = _built("MultiHeadAttention", heads, query.shape[-1], _dtype(query))
+    return _applied(layer, (query, value, key), parameters, heads, mask, causal)
 
 
 def grouped_query(
@@ -42,36 +43,49 @@ def grouped_query(
     causal: bool = False,
 ) -> Any:  # fmt: skip
     """Call keras.layers.GroupQueryAttention with as many heads of keys as of queries."""
-    dtype = str(query.dtype).removeprefix("torch.")
-    layer = keras.layers.GroupQueryAttention(query.shape[-1] // heads, heads, heads, dtype=dtype)
-    return _stateless(layer, (query, value, key), parameters, heads, mask, causal)
+    layer = _built("GroupQueryAttention", heads, query.shape[-1], _dtype(query))
+    return _applied(layer, (query, value, key), parameters, heads, mask, causal)
 
 
-def _stateless(
+def _dtype(tensor: Any) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+@lru_cache(maxsize=64)
+def _built(name: str, heads: int, width: int, dtype: str) -> Any:
+    """Build a layer once. That draws a seed from Python's random generator, which is put back."""
+    drawn = random.getstate()
+    if name == "MultiHeadAttention":
+        layer = keras.layers.MultiHeadAttention(heads, width // heads, dtype=dtype)
+    else:
+        layer = keras.layers.GroupQueryAttention(width // heads, heads, heads, dtype=dtype)
+    layer.build(*[(None, None, width)] * 3)
+    random.setstate(drawn)
+    return layer
+
+
+def _applied(
     layer: Any, sent: tuple[Any, Any, Any], parameters: Mapping[str, Any], heads: int, mask: Any, causal: bool
 ) -> Any:
-    layer.build(*(tuple(each.shape) for each in sent))
     width = sent[0].shape[-1]
     given: list[Any] = []
     for role in ("query", "key", "value"):
-        given += [
-            parameters[f"{role}.weight"].T.reshape(width, heads, -1),
-            parameters[f"{role}.bias"].reshape(heads, -1),
-        ]
+        weight, bias = parameters[f"{role}.weight"], parameters[f"{role}.bias"]
+        given += [weight.T.reshape(width, heads, -1), bias.reshape(heads, -1)]
     given += [parameters["output.weight"].T.reshape(heads, -1, width), parameters["output.bias"]]
-    result, _ = layer.stateless_call(given, layer.non_trainable_variables, *sent, attention_mask=mask,
-                                     use_causal_mask=causal)  # fmt: skip
-    return result
+    fixed = layer.non_trainable_variables
+    return layer.stateless_call(given, fixed, *sent, attention_mask=mask, use_causal_mask=causal)[0]
 
 
 _HALVES = ("fp32", "bf16")
 _KERNEL: dict[str, Any] = {
     "layout": "BLHD", "leading": "equal", "value_width": "same", "second": None, "heads": "grouped",
     "mask": ("bool",), "mask_shapes": ("BHLS", "B1LS", "1HLS", "11LS", "B11S", "111S", "BH1S"), "causal": "top-left",
-    "options": ("scale",), "precision": "fused",
+    "options": ("scale",), "precision": "fused", "gradient": "once",
 }  # fmt: skip
 _LAYER: dict[str, Any] = {
     "second": None, "mask": ("bool",), "mask_shapes": ("BLS",), "causal": "top-left", "dtypes": _HALVES,
+    "gradient": "once",
 }  # fmt: skip
 
 dot_product_attention = register(attend, dtypes=_HALVES, **_KERNEL)

@@ -24,7 +24,7 @@ def lmt_grouped(d_model: int, heads: int) -> Any:
     """Build pylmt's module with half as many key heads where they divide."""
     groups = heads // 2 if heads % 2 == 0 else 1
     return GroupedQueryAttention(
-        ModelConfig(embed_dim=d_model, num_heads=heads, num_kv_heads=groups, context_length=64)
+        ModelConfig(embed_dim=d_model, num_heads=heads, num_kv_heads=groups, context_length=1024)
     )
 
 
@@ -41,8 +41,8 @@ def one(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: None = Non
 _SELF: dict[str, Any] = {"reference": "MultiHeadAttention", "inputs": "self", "mask": (), "second": None, "call": one}
 
 lmt_flash_attention = register(
-    flash_attention, call=flash, layout="BHLD", leading="equal", lengths="equal", value_width="same", mask=(), causal="top-left",
-    second=None,
+    flash_attention, call=flash, layout="BHLD", leading="equal", lengths="equal", value_width="same", mask=(), no_keys="error",
+    causal="top-left", second=None,
 )  # fmt: skip
 lmt_grouped_query_attention = register(lmt_grouped, causal="always top-left", precision="softmax32", **_SELF)
 toroidal_attention = register(Attention, **_SELF)

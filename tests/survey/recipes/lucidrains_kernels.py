@@ -40,7 +40,9 @@ def random_features(query: Tensor, key: Tensor, value: Tensor, mask: None = None
 
 
 _ANSWERS: dict[str, Any] = {"layout": "BHLD", "leading": "equal", "second": None}
-_LOCAL: dict[str, Any] = {**_ANSWERS, "lengths": "equal", "mask": ("bool",), "mask_shapes": ("BS",), "no_keys": "error"}
+_LOCAL: dict[str, Any] = {
+    **_ANSWERS, "lengths": "equal", "mask": ("bool",), "mask_shapes": ("BS",), "empty_row": "unspecified", "no_keys": "error",
+}  # fmt: skip
 
 flash_attention_function = register(
     flash, mask=("bool",), mask_shapes=("BS", "B11S", "B1LS", "BHLS"), empty_row="zeros", value_width="same",

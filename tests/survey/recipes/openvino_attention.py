@@ -41,7 +41,7 @@ def by_default(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bo
 _ANSWERS: dict[str, Any] = {
     "framework": "numpy", "layout": "BHLD", "leading": "equal", "mask": ("bool", "additive"),
     "mask_shapes": ("LS", "BHLS", "B1LS", "1HLS", "11LS", "B11S", "111S", "BH1S"), "second": None,
-    "causal": "top-left", "causal_with_mask": "unspecified", "empty_row": "nan", "dtypes": ("fp32",),
+    "causal": "top-left", "causal_with_mask": "unspecified", "empty_row": "nan", "no_keys": "unspecified", "dtypes": ("fp32",),
 }  # fmt: skip
 
 sdpa_f32 = register(in_fp32, **_ANSWERS)

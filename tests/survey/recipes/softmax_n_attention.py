@@ -21,14 +21,14 @@ def call(
 _ANSWERS: dict[str, Any] = {"layout": "BHLD", "leading": "equal", "second": None, "options": ("scale",), "call": call}
 
 slow_bool = register(
-    slow_attention_n, mask=("bool",), mask_shapes=("BHLS",), causal="bottom-right", causal_with_mask="error", empty_row="nan",
+    slow_attention_n, mask=("bool",), mask_shapes=("BHLS",), causal="bottom-right", causal_with_mask="error", empty_row="nan", no_keys="error",
     **_ANSWERS,
 )  # fmt: skip
 slow_additive = register(
-    slow_attention_n, mask=("additive",), mask_shapes=("LS",), causal="bottom-right", causal_with_mask="error", empty_row="nan",
+    slow_attention_n, mask=("additive",), mask_shapes=("LS",), causal="bottom-right", causal_with_mask="error", empty_row="nan", no_keys="error",
     **_ANSWERS,
 )  # fmt: skip
 flash = register(
-    flash_attention_n, mask=("bool",), mask_shapes=("BHLS", "B1LS", "B11S"), causal="top-left", empty_row="zeros",
+    flash_attention_n, mask=("bool",), mask_shapes=("BHLS", "B1LS", "B11S"), causal="bottom-right", empty_row="zeros",
     precision="fused", gradient="once", **_ANSWERS,
 )  # fmt: skip

@@ -25,4 +25,5 @@ def attend(query: Any, key: Any, value: Any, mask: Any = None, *, causal: bool =
 scaled_dot_product_attention = register(
     attend, framework="numpy", layout="BHLD", leading="equal", mask=("bool", "additive"), causal="top-left",
     mask_shapes=("LS", "BHLS", "B1LS", "1HLS", "11LS", "B11S", "111S", "BH1S"), second=None, dtypes=("fp32",),
+    causal_with_mask="error", empty_row="nan",
 )  # fmt: skip

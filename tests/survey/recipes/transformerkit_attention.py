@@ -14,5 +14,7 @@ def build(d_model: int, heads: int) -> Any:
     return MultiHeadAttention(d_model, heads, dropout=0.0)
 
 
-kernel = register(scaled_dot_product_attention, leading="equal", mask_means="hide", second="weights")
-multi_head_attention = register(build, reference="MultiHeadAttention", mask_means="hide", second="weights")
+kernel = register(scaled_dot_product_attention, leading="equal", mask=("bool",), mask_means="hide", second="weights")
+multi_head_attention = register(
+    build, reference="MultiHeadAttention", mask=("bool",), mask_means="hide", second="weights"
+)

@@ -40,4 +40,9 @@ attend = register(
     **_ANSWERS,
 )
 attend_flash = register(Attend(flash=True), call=output_only, **_FUSED)
-attend_flash_causal = register(Attend(flash=True, causal=True), call=output_only, causal="always top-left", **_FUSED)
+attend_flash_causal = register(
+    Attend(flash=True, causal=True), call=output_only, causal="always bottom-right", lengths="at most", **_FUSED
+)
+attend_flash_causal_any_length = register(
+    Attend(flash=True, causal=True), call=output_only, causal="always bottom-right", **_FUSED
+)
