@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ ALL_KINDS = ("bool", "number", "additive")
 PLAIN = Case("plain", queries=5, keys=7)
 SQUARE_PLAIN = Case("plain, lengths equal", queries=6, keys=6, value_width=8)
 ONE_MASK = Case("random mask per row", mask=Mask("random", "LS", ("bool", "number")))
+PADDING = Case("padding per batch element", mask=Mask("padding", "B11S", ("bool", "number")))
 ROW = Case("second row empty", mask=Mask("empty row", "LS", ALL_KINDS))
 ROW_PADDING = Case("last batch element empty", mask=Mask("empty row", "B11S", ALL_KINDS))
 ROW_LENGTHS = Case("last length 0", batch=3, mask=Mask("empty padding", "B11S", ("lengths",)))
@@ -52,7 +53,8 @@ CAUSAL_MASKED = Case("causal with a mask", causal=True, queries=6, keys=6, mask=
 @dataclass(frozen=True)
 class Convention:
     """One question: the capability that answers it, the answers to try, what else may have to change with it, and
-    the check that an answer has to pass on each of the cases. `measure` reads a further answer directly."""
+    the check that an answer has to pass on each of the cases. `refused` are capabilities that may be meant as well where
+    the call raises. `measure` reads a further answer directly."""
 
     capability: str
     question: str
@@ -60,6 +62,7 @@ class Convention:
     cases: tuple[Case, ...]
     check: Check
     together: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
     measure: Measure | None = None
 
 
@@ -72,6 +75,10 @@ class Reading:
     evidence: str
     ratio: float | None
     measured: bool = False
+
+
+class Refused(Departure):
+    """The call raised."""
 
 
 def agrees(trial: Trial) -> None:
@@ -165,6 +172,8 @@ def _is_any_second(trial: Trial, second: torch.Tensor) -> bool:
 
 _ALWAYS = (None, "always top-left", "always bottom-right")
 TRIANGLES = ("top-left", "bottom-right", "always top-left", "always bottom-right")
+_MASK_SHAPES = (("BLS",), ("BS",), ("B1LS",), ("BHLS",), ("(BH)LS",), ("B11S",))
+"""Shapes of mask to which code is often bound that does not let masks broadcast."""
 _SCALES = ("1/sqrt(D)", "1/sqrt(d_model)", 1.0)
 
 CONVENTIONS: Mapping[str, Convention] = {
@@ -182,7 +191,10 @@ CONVENTIONS: Mapping[str, Convention] = {
             "causal", "Which corner is the causal triangle aligned with, and can it be switched off?", TRIANGLES,
             (CAUSAL_WIDE, CAUSAL_TALL, PLAIN), agrees, ("layout", "scale"),
         ),
-        Convention("mask_means", "What does a true element of the mask mean?", ("attend", "hide"), (ONE_MASK,), agrees),
+        Convention(
+            "mask_means", "What does a true element of the mask mean?", ("attend", "hide"), (ONE_MASK, PADDING), agrees,
+            refused=("mask_shapes",),
+        ),
         Convention(
             "empty_row", "What does a row return that may attend to nothing?", ("uniform", "zeros", "nan", "error"),
             (ROW, ROW_PADDING, ROW_LENGTHS), empty_rows_agree,
@@ -211,7 +223,10 @@ def read(trial: Trial, convention: Convention) -> Reading:
     declared = _attempt(trial, convention, {})
     if declared is None:
         return Reading({}, "", trial.ratio)
-    for changes in _changes(trial, convention):
+    names = (convention.capability, *convention.together)
+    if isinstance(declared, Refused):
+        names = (*names, *convention.refused)
+    for changes in _changes(trial, names):
         if _attempt(trial, convention, changes) is None and _holds_elsewhere(trial, convention, changes):
             return Reading(changes, declared.text, declared.ratio)
     return _measured(trial, convention, declared)
@@ -282,7 +297,7 @@ def measured_scale(trial: Trial) -> Measured:
 def _attempt(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> Departure | None:
     """Return None if the check passes under the changed answers, else what departs."""
     changed = trial.replace_capabilities(**changes) if changes else trial
-    fitted = fit(trial.case, changed.subject.implementation, convention.capability)
+    fitted = _fitted(trial, convention, changed, changes)
     if isinstance(fitted, Excluded):
         return Departure(f"{fitted.capability} does not allow the case")
     try:
@@ -291,14 +306,20 @@ def _attempt(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -
     except Departure as departure:
         return departure
     except (Raised, WrongResult) as error:
-        return Departure(str(error))
+        return Refused(str(error))
     trial.ratio = changed.ratio
     return None
 
 
-def _changes(trial: Trial, convention: Convention) -> Iterator[dict[str, Any]]:
+def _fitted(trial: Trial, convention: Convention, changed: Trial, changes: Mapping[str, Any]) -> Case | Excluded:
+    """Return the case under changed answers; where another shape of mask cannot hold it, a case that it can hold."""
+    cases = (trial.case, *convention.cases) if "mask_shapes" in changes else (trial.case,)
+    fitted = [fit(case, changed.subject.implementation, convention.capability) for case in cases]
+    return next((case for case in fitted if isinstance(case, Case)), fitted[0])
+
+
+def _changes(trial: Trial, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield changes of the declared answers: one answer first, then pairs, then three at once."""
-    names = (convention.capability, *convention.together)
     options = {name: _alternatives(trial, name) for name in names}
     for count in range(1, len(names) + 1):
         for chosen in itertools.combinations(names, count):
@@ -308,6 +329,8 @@ def _changes(trial: Trial, convention: Convention) -> Iterator[dict[str, Any]]:
 
 def _alternatives(trial: Trial, name: str) -> list[Any]:
     declared = getattr(trial.capabilities, name)
+    if name == "mask_shapes":
+        return [shapes for shapes in _MASK_SHAPES if shapes != declared]
     answers: tuple[Any, ...] = CONVENTIONS[name].answers
     if name == "layout":
         answers = ("BLE", "LBE") if trial.is_module else ("BHLD", "BLHD", "LBHD")

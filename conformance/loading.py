@@ -158,6 +158,8 @@ def _import_failed(target: Target, error: Raised) -> str:
     advice = "Import it in Python first, and repair what that shows."
     if isinstance(error.__cause__, ModuleNotFoundError):
         advice = "Install what is missing into this environment, next to attention-conformance."
+    if "is not a package" in error.text:
+        advice = "A file or folder beside it hides the package of that name: give it another name."
     if "relative import" in error.text:
         advice = "Name it as part of its package, package.module:name, from the folder that holds the package."
     return f"{target.text}: while importing {target.place}, {error}. {advice}"

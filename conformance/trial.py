@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .bridges import underflow_of
 from .cases import Case
 from .comparing import Departure, NotApplicable, require_dtype, require_equal, require_near, require_shape
 from .edge import Raised, foreign
@@ -80,6 +81,8 @@ class Trial:
         self, what: str, actual: Tensor, near: Near, inputs: Inputs | None = None, ignore: Tensor | None = None
     ) -> None:
         """Compare within the allowance and note the ratio."""
+        underflow = underflow_of(self.subject.implementation.framework)
+        near = Near(near.value, near.allowed + underflow) if underflow else near
         self._note(require_near(what=what, actual=actual, near=near, inputs=inputs or self.inputs, ignore=ignore))
 
     def agrees(self, result: Result, inputs: Inputs | None = None) -> None:
@@ -211,6 +214,14 @@ class Trial:
         """Return gradients per argument as they arrive at the tensors that serve the arguments."""
         shared = self.case.shared if shared is None else shared
         return summed(expected, shared) if shared else expected
+
+    def joined(self, inputs: Inputs) -> Inputs:
+        """Return changed inputs in which the key stands for every argument that is no tensor of its own."""
+        others = {name: inputs.key for name in ("query", "value") if self._is_the_key(name)}
+        return inputs.changed(**others) if others else inputs
+
+    def _is_the_key(self, name: str) -> bool:
+        return self.capabilities.inputs == "self" or (name == "value" and self.capabilities.inputs == "context")
 
     def spread(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return query, key and value where `tensors` are the distinct ones."""

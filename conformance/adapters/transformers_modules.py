@@ -1,7 +1,8 @@
 """The attention modules of the package transformers: which ones are judged, how they are called, what they do.
 
 Most models hold a copy of one of a few modules, so that one way to build and one to call serve dozens of classes. They
-are named here one by one: a class that is not has parts besides attention, such as a norm of query and key.
+are named here one by one: a class that is not has parts besides attention, such as a norm of query and key. What is said
+of them was seen with transformers 5.24.0.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from .transformers_functions import FOUR_AXES, answers
 
 _BASE: Mapping[str, Any] = {"leading": "equal", "mask_shapes": FOUR_AXES, "dtypes": ALL_DTYPES}
 
-_ADDED: Mapping[str, Any] = {**_BASE, "mask": ("additive",), "empty_row": "nan", "second": "weights"}
-"""What modules do that add the mask to the scores."""
+_ADDED: Mapping[str, Any] = {**_BASE, "mask": ("additive",), "empty_row": "nan"}
+"""What modules do that add the mask to the scores. Releases differ on whether they return weights unasked."""
 
 _FILLED: Mapping[str, Any] = {**_BASE, "mask": ("bool",), "empty_row": "uniform", "second": "weights"}
 """What modules do that write the lowest number over the scores of hidden keys."""
@@ -125,8 +126,7 @@ _EVEN = (2, 4, 6, 8, 16, 32, 64, 128)
 
 _SELF: Mapping[str, Any] = {"inputs": "self"}
 _CONTEXT: Mapping[str, Any] = {"inputs": "context"}
-_OPTIONAL: Mapping[str, Any] = {**_ADDED, **_SELF, "second": "optional weights"}
-_ONE_SHAPE: Mapping[str, Any] = {**_OPTIONAL, "mask_shapes": ("B1LS",)}
+_ONE_SHAPE: Mapping[str, Any] = {**_ADDED, **_SELF, "mask_shapes": ("B1LS",)}
 _XLM: Mapping[str, Any] = {**_FILLED, **_CONTEXT, "mask_shapes": ("BS", "BLS"), "precision": "softmax32"}
 _FSMT: Mapping[str, Any] = {**_FILLED, **_CONTEXT, "layout": "LBE", "mask_shapes": ("B11S",), "mask_means": "hide"}
 
@@ -152,7 +152,7 @@ _OTHERS: tuple[Adapter, ...] = (
         encoder_decoder_attention=True,
     ),
     *(
-        _entry(f"{place}Attention", None, "its own function", calls.one, _OPTIONAL)
+        _entry(f"{place}Attention", None, "its own function", calls.one, {**_ADDED, **_SELF})
         for place in ("flava.*:Flava", "megatron_bert.*:MegatronBertSelf", "mpnet.*:MPNetSelf", "rembert.*:RemBertSelf")
     ),
     *(

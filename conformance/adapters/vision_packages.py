@@ -72,22 +72,18 @@ def with_flash(target: Any, d_model: int, heads: int) -> Any:
 
 def eager_processor(target: Any, d_model: int, heads: int) -> Any:
     """Build diffusers' Attention with a softmax of its own."""
-    from diffusers.models.attention_processor import AttnProcessor
+    import sys
 
-    width = d_model // heads
-    return target(
-        d_model, cross_attention_dim=d_model, heads=heads, dim_head=width, bias=True, processor=AttnProcessor()
-    )
+    width, processor = d_model // heads, sys.modules[target.__module__].AttnProcessor()
+    return target(d_model, cross_attention_dim=d_model, heads=heads, dim_head=width, bias=True, processor=processor)
 
 
 def fused_processor(target: Any, d_model: int, heads: int) -> Any:
     """Build diffusers' Attention with scaled_dot_product_attention."""
-    from diffusers.models.attention_processor import AttnProcessor2_0
+    import sys
 
-    width = d_model // heads
-    return target(
-        d_model, cross_attention_dim=d_model, heads=heads, dim_head=width, bias=True, processor=AttnProcessor2_0()
-    )
+    width, processor = d_model // heads, sys.modules[target.__module__].AttnProcessor2_0()
+    return target(d_model, cross_attention_dim=d_model, heads=heads, dim_head=width, bias=True, processor=processor)
 
 
 def diffusers(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Any:

@@ -33,6 +33,11 @@ def defaults_of(framework: str) -> Mapping[str, Any]:
     return _class(framework).defaults if framework in _HOMES else {}
 
 
+def underflow_of(framework: str) -> float:
+    """Return what a result of this framework may lose to subnormal numbers that become zero."""
+    return _class(framework).underflow if framework in _HOMES else 0.0
+
+
 def _class(framework: str) -> type[Bridge]:
     found: type[Bridge] = importlib.import_module(f"{__name__}.{_HOMES[framework]}").BRIDGE
     return found

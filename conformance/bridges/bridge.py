@@ -22,6 +22,8 @@ class Bridge(ABC):
 
     framework: ClassVar[str]
     defaults: ClassVar[Mapping[str, Any]]
+    underflow: ClassVar[float] = 0.0
+    """What a result may lose where the framework turns subnormal numbers into zeros."""
 
     @abstractmethod
     def array(self, tensor: Tensor) -> Any:

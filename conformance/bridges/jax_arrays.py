@@ -19,6 +19,9 @@ class JaxBridge(DifferentiatingBridge):
 
     framework: ClassVar[str] = "jax"
     defaults: ClassVar[Mapping[str, Any]] = {"dtypes": ("fp64", "fp32", "bf16")}
+    underflow: ClassVar[float] = 2.0**-106
+    """XLA flushes below 2**-126, the smallest normal number of fp32, and in fp64 far below it; what is lost is then
+    multiplied by inputs and summed."""
 
     def __init__(self) -> None:
         self._jax = imported("jax", "jax", "jax")

@@ -34,7 +34,7 @@ def answers_of(target: Any, reference: Reference) -> Mapping[str, Any]:
     """Return the capabilities that the arguments of a callable or a class show, to be taken where nothing is declared.
 
     One tensor is `inputs="self"`, a query with one tensor for key and value `inputs="context"`; stacked tensors have
-    one length and one width. A context that may be left out says nothing: what it does besides is not in its name.
+    one length and one width. Where no argument can be a mask, there is none. A context that may be left out says nothing: what it does besides is not in its name.
     """
     if reference.kind == "module":
         # A partial class is a factory whose modules are known; what a function builds is seen when it is called.
@@ -48,11 +48,22 @@ def answers_of(target: Any, reference: Reference) -> Mapping[str, Any]:
     tensors = _tensors(known, None)
     if tensors is None or any(_is_foreign(each, tensors) for each in known.parameters):
         return {}
+    return {**_answers_on_inputs(tensors), **_answers_on_masks(known)}
+
+
+def _answers_on_inputs(tensors: tuple[str, ...]) -> dict[str, Any]:
     if tensors == ("qkv",):
         return {"lengths": "equal", "value_width": "same"}
     if "kv" in tensors:
         return {"value_width": "same"}
     return {} if len(tensors) == 3 else {"inputs": "context" if len(tensors) == 2 else "self"}
+
+
+def _answers_on_masks(known: Signature) -> dict[str, Any]:
+    """Say that no mask is taken where no argument is one, and none is left of which nobody knows what it is."""
+    takes = any(known.has(role) for role in (*_MASKS, "bias")) or known.more_by_name or known.more_by_position
+    unknown = any(each.role is None and each.default is None for each in known.parameters)
+    return {} if takes or unknown else {"mask": ()}
 
 
 def _known(signature: Signature, reference: Reference) -> Signature:

@@ -53,8 +53,7 @@ def the_future_has_no_influence(trial: Trial) -> None:
         key=torch.where(later, inputs.key * -3 + 2, inputs.key),
         value=torch.where(later, inputs.value * 5 - 9, inputs.value),
     )
-    if trial.capabilities.inputs == "self":
-        changed = changed.changed(query=changed.key, value=changed.key)
+    changed = trial.joined(changed)
     first, second = trial.run(), trial.run(changed)
     rows = slice(0, start)
     allowed = trial.expectation().output.allowed[..., rows, :]

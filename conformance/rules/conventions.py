@@ -26,9 +26,10 @@ def _settle(trial: Trial, capability: str) -> None:
             inputs=trial.inputs,
             blocks=reading.measured,
         )
-    if capability in reading.changes:
+    if capability in reading.changes or "mask_shapes" in reading.changes:
+        asked = {capability: declared} if capability in reading.changes else {"mask_shapes": trial.capabilities.mask_shapes}
         raise Departure(
-            f"{capability}={declared!r} is declared, and {reading.evidence}; "
+            f"{declaration(asked)} is declared, and {reading.evidence}; "
             f"with {declaration(reading.changes)} everything agrees",
             ratio=reading.ratio,
             inputs=trial.inputs,

@@ -134,9 +134,7 @@ def _poisoned(trial: Trial, size: float) -> Inputs:
     step = torch.arange(inputs.key.shape[-1], dtype=torch.float64) % 3 - 1
     key = torch.where(hidden, (size * step).to(inputs.key.dtype), inputs.key)
     value = torch.where(hidden, torch.tensor(-size, dtype=inputs.value.dtype), inputs.value)
-    if trial.capabilities.inputs == "self":
-        return inputs.changed(query=key, key=key, value=key)
-    return inputs.changed(key=key, value=value)
+    return trial.joined(inputs.changed(key=key, value=value))
 
 
 def _hidden(trial: Trial, inputs: Inputs) -> Tensor:

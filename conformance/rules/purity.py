@@ -100,7 +100,7 @@ def earlier_calls_leave_no_trace(trial: Trial) -> None:
             vary(SMALL, "padded", mask=Mask("padding", "B11S")),
         ]
     if trial.capabilities.causal in ("top-left", "bottom-right"):
-        between += [vary(SMALL, "causal, in between", causal=True)]
+        between += [vary(SMALL, "causal, in between", causal=True, queries=4)]
     for case in _fitting(trial, between):
         other = trial.at(case)
         other.agrees(other.run())

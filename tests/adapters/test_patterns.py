@@ -138,7 +138,7 @@ def test_variants_of_a_family_are_named_after_the_class() -> None:
 
 def test_a_built_module_is_of_the_package_that_defines_its_class() -> None:
     (loaded,) = load("torch.nn:MultiheadAttention")
-    assert described(loaded, ()).distribution == "torch"
+    assert described(loaded, {}).distribution == "torch"
 
 
 def functions() -> Iterator[FunctionType]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from attention_conformance import Outcome, check
-from attention_conformance.bridges import bridge, bridge_for, defaults_of
+from attention_conformance.bridges import bridge, bridge_for, defaults_of, underflow_of
 from attention_conformance.errors import FrameworkMissing
 from attention_conformance.implementation import describe
 
@@ -47,6 +47,7 @@ def test_what_to_install_is_told_once() -> None:
 def test_torch_needs_no_bridge() -> None:
     assert bridge_for("torch") is None
     assert defaults_of("torch") == {}
+    assert underflow_of("torch") == 0.0
 
 
 def test_values_are_exchanged_wherever_they_stand() -> None:

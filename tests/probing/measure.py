@@ -1,7 +1,7 @@
 """What the probe finds out of every sound program, or of every entry of the survey, beside what is declared of it.
 
-    python -m tests.probing.measure [--only WORD] [--judge]
-    python -m tests.probing.measure --survey [--only WORD] [--json FILE]
+    python -m tests.probing.measure [--only WORD] [--judge] [--json tests/probing/programs.json]
+    python -m tests.probing.measure --survey [--only WORD] [--json tests/probing/survey.json]
 
 `--judge` also judges each sound program under the answers that were found, which has to blame nobody. With `--survey`
 the packages have to be installed; each implementation is probed in a process of its own.
@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from attention_conformance import check
 from attention_conformance.errors import ConformanceError
@@ -25,7 +28,7 @@ from attention_conformance.probing.listening import Failure, probe_many
 from ..survey.entries import all_entries
 from ..zoo.program import Program
 from ..zoo.sound import SOUND
-from .comparing import HIT, Comparison, compare, printed
+from .comparing import HIT, Comparison, compare, printed, table
 
 WAY = ("reference", "call", "parameters", "framework")
 """What says how a program is called."""
@@ -102,8 +105,18 @@ def main() -> None:
     options = parser.parse_args()
     found = list(entries(options.only) if options.survey else programs(options.only, options.judge))
     if options.json is not None:
-        options.json.write_text(json.dumps([asdict(each) for each in found], indent=0) + "\n")
+        options.json.write_text(json.dumps(summary(found), indent=1) + "\n")
     print(printed(found))
+
+
+def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """Return how often the probe was right, and every answer that is not the declared one."""
+    return {
+        "implementations": len({each.implementation for each in comparisons}),
+        "torch": torch.__version__,
+        "counts": {name: counts for name, *counts in table(comparisons)},
+        "differing": [asdict(each) for each in comparisons if each.result != HIT],
+    }
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -104,10 +105,10 @@ def _questions(rows: Sequence[Summary]) -> str:
 def _missing(rows: Sequence[Summary], entries: Sequence[Entry]) -> Iterator[str]:
     """Yield what the survey names and has no result of, and results that are not what was confirmed."""
     judged = {row.target for row in rows}
-    missing = [entry for entry in entries if entry.target not in judged]
+    missing = Counter(entry.package for entry in entries if entry.target not in judged)
     if missing:
-        told = ", ".join(f"{code(entry.target)} ({entry.package})" for entry in missing)
-        yield f"Not judged, because the package is in another environment: {told}.\n"
+        told = ", ".join(f"{package} ({number})" for package, number in sorted(missing.items()))
+        yield f"No result is kept of {counted(missing.total(), 'implementation')}: {told}.\n"
     verdicts = {entry.target: entry.verdict for entry in entries}
     other = [row for row in rows if row.verdict != verdicts[row.target]]
     if other:

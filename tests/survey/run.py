@@ -105,6 +105,11 @@ def survey(entries: Sequence[Entry], workers: int, file: IO[str]) -> Iterator[Fi
     writer.close()
 
 
+def selected(entries: Sequence[Entry], word: str) -> list[Entry]:
+    """Return the entries of the package called `word`; if there is none, those whose target holds it."""
+    return [each for each in entries if each.package == word] or [each for each in entries if word in each.target]
+
+
 def tell(finding: Finding) -> None:
     """Print one finding."""
     sign = "differs" if finding.differences else "ok"
@@ -116,13 +121,15 @@ def tell(finding: Finding) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.survey.run", description=__doc__)
-    parser.add_argument("--only", metavar="WORD", default="", help="entries whose package or target holds this")
+    parser.add_argument(
+        "--only", metavar="WORD", default="", help="entries of this package, or whose target holds this"
+    )
     parser.add_argument("--workers", metavar="N", type=int, default=2, help="processes at a time (default: 2)")
     parser.add_argument("--results", metavar="FILE", type=Path, default=ROOT / "build" / "survey.jsonl")
     chosen = parser.parse_args(arguments)
     entries = all_entries()
     check(entries)
-    wanted = [each for each in entries if chosen.only in each.target or chosen.only == each.package]
+    wanted = selected(entries, chosen.only)
     here = [each for each in wanted if each.version is not None]
     chosen.results.parent.mkdir(parents=True, exist_ok=True)
     with chosen.results.open("w", encoding="ascii", newline="\n") as file:

@@ -27,7 +27,7 @@ from attention_conformance.rulebook import catalogue
 from tests.survey import page as survey_page
 from tests.survey.entries import all_entries
 from tests.survey.entry import Entry, InvalidEntry, check
-from tests.survey.run import ROOT, compared, tasks
+from tests.survey.run import ROOT, compared, selected, tasks
 from tests.survey.summary import SUMMARY, load, merge
 
 SOUND = Entry("sound.kernels:attend", "sound-kernels", "conforms", why="Plain.")
@@ -131,6 +131,12 @@ def test_a_package_that_is_not_installed_has_no_version() -> None:
 # Runs
 
 
+def test_a_word_selects_a_package_or_else_a_part_of_targets() -> None:
+    assert selected([SOUND, FAULTY], "faulty") == [FAULTY]
+    assert selected([SOUND, FAULTY], "kernels") == [SOUND]
+    assert selected([SOUND, FAULTY], "") == [SOUND, FAULTY]
+
+
 def test_implementations_of_a_package_share_processes_a_few_at_a_time() -> None:
     many = [replace(SOUND, target=f"sound.kernels:attend{number}") for number in range(8)]
     pieces = [[target for target, _ in task.targets] for task in tasks([*many, FAULTY])]
@@ -186,9 +192,7 @@ def test_a_departure_is_told_with_its_reason_its_rules_and_a_script(tmp_path: Pa
 
 
 def test_what_was_not_judged_and_what_is_not_as_confirmed_is_told(tmp_path: Path) -> None:
-    assert "Not judged, because the package is in another environment: `faulty.layers:Layer`" in _page(
-        tmp_path, _sound()
-    )
+    assert "No result is kept of 1 implementation: faulty (1)." in _page(tmp_path, _sound())
     other = replace(_faulty(), judged=replace(_faulty().judged, verdict=Verdict.BROKEN))
     assert "`faulty.layers:Layer` broken, not departs" in _page(tmp_path, _sound(), other)
 

@@ -33,7 +33,16 @@ _ADAPTED: tuple[Entry, ...] = (
         f"{_MEA}:memory_efficient_attention", "memory-efficient-attention-pytorch", _DEPARTS,
         why="memory_efficient_attention (memory_efficient_attention_pytorch/memory_efficient_attention.py) adds eps=1e-8 to the "
         "denominator of the softmax, which is felt in fp64.",
-        rules=("NUMERIC-002",),
+        rules=(
+            "CAUSAL-001", "CAUSAL-003", "CAUSAL-004", "CAUSAL-005", "CAUSAL-006", "GRADIENT-001", "GRADIENT-002",
+            "GRADIENT-003", "GRADIENT-004", "GRADIENT-005", "GRADIENT-006", "GRADIENT-007", "GRADIENT-010",
+            "IDENTITY-001", "IDENTITY-002", "IDENTITY-005", "MASK-002", "MASK-003", "MASK-004", "MASK-008",
+            "MASK-010", "MASK-011", "MASK-012", "MASK-014", "MASK-015", "MASK-016", "MEMORY-001", "MEMORY-002",
+            "MEMORY-003", "NUMERIC-002", "NUMERIC-003", "NUMERIC-004", "NUMERIC-005", "NUMERIC-006", "NUMERIC-007",
+            "NUMERIC-008", "NUMERIC-009", "NUMERIC-010", "NUMERIC-016", "NUMERIC-017", "PURITY-001", "PURITY-003",
+            "PURITY-011", "PURITY-013", "SHAPE-005", "SHAPE-006", "SHAPE-007", "SHAPE-008", "SHAPE-009", "SHAPE-014",
+            "SNAPSHOT-001", "SNAPSHOT-003", "SYMMETRY-009",
+        ),
     ),
     Entry(f"{_MEA}:memory_efficient_attention[exact]", "memory-efficient-attention-pytorch", _OK),
     Entry(f"{_MEA}:Attention", "memory-efficient-attention-pytorch", _OK),
@@ -62,8 +71,9 @@ _KERNELS: tuple[Entry, ...] = (
     Entry(
         f"{_RECIPES}/x_transformers_attention.py:attend", "x-transformers", _DEPARTS,
         why="Attend.forward (x_transformers/attend.py) sets the output of a row that its mask leaves without a key to zero, but not "
-        "its weights, and not a row that only the causal triangle leaves without one, which gets the mean of all values.",
-        rules=("CAUSAL-001", "CAUSAL-002", "CAUSAL-006", "WEIGHTS-006"),
+        "its weights, and not a row that only the causal triangle leaves without one, which gets the mean of all values; in fp64 the "
+        "fill -finfo(fp64).max overflows to -inf in its fp32 softmax, and such rows get NaN gradients.",
+        rules=("CAUSAL-001", "CAUSAL-002", "CAUSAL-006", "GRADIENT-003", "IDENTITY-004", "WEIGHTS-006"),
     ),
     Entry(f"{_RECIPES}/x_transformers_attention.py:attend_flash", "x-transformers", _OK),
     Entry(f"{_RECIPES}/x_transformers_attention.py:attend_flash_causal", "x-transformers", _OK),
@@ -72,8 +82,8 @@ _KERNELS: tuple[Entry, ...] = (
         why="Attend.flash_attn (x_transformers/attend.py) aligns its causal triangle with the last key where there are more keys than "
         "queries, and with the first key where there are fewer.",
         rules=(
-            "CAUSAL-001", "GRADIENT-001", "GRADIENT-007", "NUMERIC-004", "NUMERIC-005", "NUMERIC-006", "SHAPE-005", "SHAPE-006",
-            "SHAPE-008", "SHAPE-009", "SHAPE-014",
+            "CAUSAL-001", "GRADIENT-001", "GRADIENT-007", "NUMERIC-004", "NUMERIC-005", "NUMERIC-006", "NUMERIC-013",
+            "NUMERIC-014", "NUMERIC-015", "SHAPE-005", "SHAPE-006", "SHAPE-008", "SHAPE-009", "SHAPE-014",
         ),
     ),
     Entry(
@@ -90,7 +100,15 @@ _KERNELS: tuple[Entry, ...] = (
         f"{_RECIPES}/lucidrains_kernels.py:local_attention_autopad", "local-attention", _DEPARTS,
         why="LocalAttention.forward (local_attention/local_attention.py) with autopad=True and no mask lets the zero keys that it pads "
         "with take part in the softmax.",
-        rules=("NUMERIC-001",),
+        rules=(
+            "CAUSAL-001", "ERRORS-002", "GRADIENT-001", "GRADIENT-005", "GRADIENT-006", "GRADIENT-007",
+            "GRADIENT-010", "GRADIENT-011", "IDENTITY-001", "IDENTITY-002", "MEMORY-001", "MEMORY-002", "MEMORY-003",
+            "NUMERIC-001", "NUMERIC-002", "NUMERIC-003", "NUMERIC-004", "NUMERIC-005", "NUMERIC-006", "NUMERIC-007",
+            "NUMERIC-008", "NUMERIC-009", "NUMERIC-010", "NUMERIC-013", "NUMERIC-014", "NUMERIC-015", "NUMERIC-016",
+            "NUMERIC-017", "PURITY-001", "PURITY-003", "PURITY-011", "PURITY-013", "SHAPE-003", "SHAPE-005",
+            "SHAPE-006", "SHAPE-007", "SHAPE-008", "SHAPE-009", "SHAPE-014", "SNAPSHOT-001", "SNAPSHOT-003",
+            "SYMMETRY-009",
+        ),
     ),
     Entry(
         f"{_RECIPES}/lucidrains_kernels.py:performer", "performer-pytorch", _DEPARTS,
@@ -100,7 +118,14 @@ _KERNELS: tuple[Entry, ...] = (
     Entry(
         f"{_RECIPES}/nystrom_module.py:nystrom_attention", "nystrom-attention", _DEPARTS,
         why="NystromAttention (nystrom_attention/nystrom_attention.py) approximates the softmax by landmarks.",
-        rules=("NUMERIC-001",),
+        rules=(
+            "CAUSAL-001", "GRADIENT-001", "GRADIENT-006", "GRADIENT-007", "GRADIENT-011", "MEMORY-001", "MEMORY-003",
+            "NUMERIC-001", "NUMERIC-002", "NUMERIC-003", "NUMERIC-004", "NUMERIC-005", "NUMERIC-006", "NUMERIC-007",
+            "NUMERIC-016", "PROJECTION-001", "PROJECTION-003", "PROJECTION-005", "PROJECTION-009", "PROJECTION-010",
+            "PROJECTION-011", "PROJECTION-012", "PROJECTION-013", "PROJECTION-015", "PURITY-001", "PURITY-003",
+            "PURITY-007", "PURITY-011", "PURITY-013", "PURITY-014", "PURITY-015", "SHAPE-003", "SHAPE-005",
+            "SHAPE-006", "SHAPE-007", "SHAPE-008", "SHAPE-009", "SYMMETRY-001", "SYMMETRY-006",
+        ),
     ),
     Entry(f"{_RECIPES}/denoising_diffusion_attention.py:attend", "denoising-diffusion-pytorch", _OK),
     Entry(
@@ -114,8 +139,8 @@ _KERNELS: tuple[Entry, ...] = (
         f"{_RECIPES}/kornia_attention.py:full_attention_key_mask", "kornia", _DEPARTS,
         why="FullAttention.forward (kornia/feature/loftr/loftr_module/linear_attention.py) applies kv_mask only where q_mask is given too.",
         rules=(
-            "GRADIENT-002", "IDENTITY-004", "MASK-002", "MASK-003", "MASK-004", "MASK-008", "MASK-010", "MASK-011", "MASK-012",
-            "MASK-014", "MASK-015", "MASK-016", "PURITY-003", "SNAPSHOT-001", "SNAPSHOT-003",
+            "GRADIENT-002", "IDENTITY-004", "MASK-002", "MASK-003", "MASK-004", "MASK-008", "MASK-010", "MASK-011",
+            "MASK-012", "MASK-014", "MASK-015", "MASK-016", "PURITY-003", "SNAPSHOT-001", "SNAPSHOT-003",
         ),
     ),
     Entry(f"{_RECIPES}/bert_pytorch_attention.py:attention", "bert-pytorch", _OK),
@@ -125,10 +150,11 @@ _KERNELS: tuple[Entry, ...] = (
         why="slow_attention_n (flash_attention_softmax_n/core/functional.py) fills a boolean mask itself instead of the scores, so "
         "that the mask hides nothing and the caller's mask becomes true throughout.",
         rules=(
-            "CAUSAL-005", "ERRORS-005", "GRADIENT-002", "GRADIENT-005", "GRADIENT-009", "GRADIENT-012", "IDENTITY-001",
-            "IDENTITY-004", "MASK-001", "MASK-002", "MASK-003", "MASK-004", "MASK-008", "MASK-010", "MASK-011", "MASK-012",
-            "MASK-014", "MASK-015", "MASK-016", "NUMERIC-016", "OPTIONS-001", "OPTIONS-013", "OPTIONS-015", "PURITY-001",
-            "PURITY-003", "PURITY-011", "PURITY-013", "SHAPE-005", "SNAPSHOT-001", "SNAPSHOT-003", "SYMMETRY-007",
+            "CAUSAL-005", "ERRORS-005", "GRADIENT-002", "GRADIENT-005", "GRADIENT-009", "GRADIENT-011",
+            "GRADIENT-012", "IDENTITY-001", "IDENTITY-004", "MASK-001", "MASK-002", "MASK-003", "MASK-004",
+            "MASK-008", "MASK-010", "MASK-011", "MASK-012", "MASK-014", "MASK-015", "MASK-016", "NUMERIC-016",
+            "OPTIONS-001", "OPTIONS-013", "OPTIONS-015", "PURITY-001", "PURITY-003", "PURITY-008", "PURITY-011",
+            "PURITY-013", "SHAPE-005", "SNAPSHOT-001", "SNAPSHOT-003", "SYMMETRY-007",
         ),
     ),
     Entry(
@@ -148,7 +174,9 @@ _KERNELS: tuple[Entry, ...] = (
         f"{_RECIPES}/gqa_pytorch.py:scaled_dot_product_averaged", "grouped-query-attention-pytorch", _DEPARTS,
         why="scaled_dot_product_gqa (grouped_query_attention_pytorch/attention.py) averages weights (B, L, S, H) over the axis of the "
         "queries where average_attn_weights asks for the mean over the heads.",
-        rules=("GRADIENT-015", "GRADIENT-016", "WEIGHTS-001", "WEIGHTS-002", "WEIGHTS-005", "WEIGHTS-006", "WEIGHTS-008"),
+        rules=(
+            "GRADIENT-015", "GRADIENT-016", "WEIGHTS-001", "WEIGHTS-002", "WEIGHTS-005", "WEIGHTS-006", "WEIGHTS-008",
+        ),
     ),
     Entry(
         f"{_RECIPES}/curated_attention.py:scaled_dot_product", "curated-transformers", _OK,
@@ -170,9 +198,9 @@ _MODULES: tuple[Entry, ...] = (
         why="MultiHeadAttention.forward (torch_multi_head_attention/multi_head_attention.py) repeats its mask head by head while query "
         "and key are merged batch element by batch element, so that masks reach other batch elements.",
         rules=(
-            "GRADIENT-002", "GRADIENT-003", "IDENTITY-004", "MASK-002", "MASK-003", "MASK-004", "MASK-005", "MASK-008", "MASK-010",
-            "MASK-011", "MASK-012", "MASK-014", "PROJECTION-005", "PURITY-003", "SNAPSHOT-001", "SNAPSHOT-003", "SNAPSHOT-004",
-            "SYMMETRY-001", "SYMMETRY-010",
+            "GRADIENT-002", "GRADIENT-003", "IDENTITY-004", "MASK-002", "MASK-003", "MASK-004", "MASK-005",
+            "MASK-008", "MASK-010", "MASK-011", "MASK-012", "MASK-014", "PROJECTION-005", "PURITY-003",
+            "SNAPSHOT-001", "SNAPSHOT-003", "SNAPSHOT-004", "SYMMETRY-001", "SYMMETRY-010",
         ),
     ),
     Entry(
@@ -215,9 +243,10 @@ _MODULES: tuple[Entry, ...] = (
         why="MultiHeadAttention.qkv_attention (whisper/model.py) takes the causal triangle for any mask where it calls "
         "scaled_dot_product_attention, and applies the mask itself where it does not.",
         rules=(
-            "GRADIENT-002", "GRADIENT-009", "GRADIENT-012", "MASK-003", "MASK-004", "MASK-006", "MASK-008", "MASK-009", "MASK-010",
-            "MASK-011", "MASK-015", "MASK-016", "PROJECTION-003", "PROJECTION-007", "PURITY-001", "PURITY-003", "PURITY-007",
-            "PURITY-011", "PURITY-013", "SNAPSHOT-001", "SNAPSHOT-003", "SNAPSHOT-004",
+            "GRADIENT-002", "GRADIENT-009", "GRADIENT-012", "MASK-003", "MASK-004", "MASK-006", "MASK-008",
+            "MASK-009", "MASK-010", "MASK-011", "MASK-015", "MASK-016", "PROJECTION-003", "PROJECTION-007",
+            "PURITY-001", "PURITY-003", "PURITY-007", "PURITY-011", "PURITY-013", "SNAPSHOT-001", "SNAPSHOT-003",
+            "SNAPSHOT-004",
         ),
     ),
     Entry(f"{_RECIPES}/litgpt_attention.py:causal_self_attention", "litgpt", _OK),

@@ -63,12 +63,15 @@ def nnx_module(query: Any, key: Any, value: Any, mask: Any = None, *, parameters
     return layer(query, key, value, mask=mask, deterministic=True)
 
 
+_MASKS = ("BHLS", "B1LS", "1HLS", "11LS", "B11S", "111S", "BH1S")
 _KERNEL: dict[str, Any] = {
     "framework": "jax", "layout": "BLHD", "leading": "equal", "mask": ("bool", "number"), "options": ("bias",),
     "second": None,
 }  # fmt: skip
 
 linen_dot_product_attention = register(linen_function, **_KERNEL)
-nnx_dot_product_attention = register(nnx_function, **_KERNEL)
+nnx_dot_product_attention = register(
+    nnx_function, value_width="same", precision="softmax32", **{**_KERNEL, "mask": ("bool",), "mask_shapes": _MASKS}
+)
 linen_multi_head = register(projected(linen_module, framework="jax"), second=None, mask=("bool", "number"))
 nnx_multi_head = register(projected(nnx_module, framework="jax"), second=None, mask=("bool", "number"))

@@ -20,4 +20,12 @@ def call(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: None = No
     return module(query)
 
 
-nystrom_attention = register(build, reference="MultiHeadAttention", call=call, inputs="self", mask=(), second=None)
+nystrom_attention = register(
+    build,
+    reference="MultiHeadAttention",
+    call=call,
+    inputs="self",
+    mask=(),
+    second=None,
+    dtypes=("fp64", "fp32"),
+)
