@@ -18,6 +18,7 @@ from .cases import Case, Mask
 from .comparing import Departure, NotApplicable, require_near, require_shape
 from .dtypes import is_half
 from .edge import Raised, WrongResult
+from .errors import UnknownCall
 from .expectations import Near, scale_of
 from .fitting import Excluded, fit
 from .layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
@@ -305,6 +306,10 @@ def _attempt(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -
         convention.check(changed)
     except Departure as departure:
         return departure
+    except UnknownCall as error:
+        if not changes:
+            raise
+        return Refused(str(error))
     except (Raised, WrongResult) as error:
         return Refused(str(error))
     trial.ratio = changed.ratio

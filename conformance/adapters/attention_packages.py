@@ -19,8 +19,12 @@ _KERNEL: dict[str, Any] = {
     "second": None,
 }
 _CONTEXT: dict[str, Any] = {
-    "inputs": "context", "leading": "equal", "mask": ("bool",), "mask_shapes": _KEYS, "second": None,
-}  # fmt: skip
+    "inputs": "context",
+    "leading": "equal",
+    "mask": ("bool",),
+    "mask_shapes": _KEYS,
+    "second": None,
+}
 
 
 def with_dim_head(target: Any, d_model: int, heads: int) -> Any:
@@ -83,49 +87,94 @@ _MEA = "memory_efficient_attention_pytorch"
 _MODULE = "MultiHeadAttention"
 
 PACKAGE_ADAPTERS: tuple[Adapter, ...] = (
-    Adapter(_XM, "flash=False", x_context, {**_XM_ANSWERS, "precision": "softmax32"}, build=with_dim_head, reference=_MODULE),
     Adapter(
-        _XM, "flash=True", x_context, {**_XM_ANSWERS, "precision": "fused", "gradient": "once"}, variant="flash",
-        build=with_flash, reference=_MODULE,
+        _XM, "flash=False", x_context, {**_XM_ANSWERS, "precision": "softmax32"}, build=with_dim_head, reference=_MODULE
     ),
     Adapter(
-        f"{_MEA}.memory_efficient_attention:attention", "at once", keyword_mask,
+        _XM,
+        "flash=True",
+        x_context,
+        {**_XM_ANSWERS, "precision": "fused", "gradient": "once"},
+        variant="flash",
+        build=with_flash,
+        reference=_MODULE,
+    ),
+    Adapter(
+        f"{_MEA}.memory_efficient_attention:attention",
+        "at once",
+        keyword_mask,
         {**_KERNEL, "mask_shapes": ("BS", *_FULL), "causal": "bottom-right", "no_keys": "error"},
     ),
     Adapter(
-        f"{_MEA}.memory_efficient_attention:memory_efficient_attention", "in buckets", in_buckets,
+        f"{_MEA}.memory_efficient_attention:memory_efficient_attention",
+        "in buckets",
+        in_buckets,
         {**_KERNEL, "mask_shapes": _KEYS, "causal": "top-left", "no_keys": "error", "gradient": "once"},
     ),
     Adapter(
-        f"{_MEA}.memory_efficient_attention:memory_efficient_attention", "in buckets, eps=0", without_epsilon,
-        {**_KERNEL, "mask_shapes": _KEYS, "causal": "top-left", "no_keys": "error", "gradient": "once"}, variant="exact",
+        f"{_MEA}.memory_efficient_attention:memory_efficient_attention",
+        "in buckets, eps=0",
+        without_epsilon,
+        {**_KERNEL, "mask_shapes": _KEYS, "causal": "top-left", "no_keys": "error", "gradient": "once"},
+        variant="exact",
     ),
     Adapter(
-        f"{_MEA}.memory_efficient_attention:Attention", "memory_efficient=False", context, {**_CONTEXT, "mask_shapes": ("BS", *_FULL)},
-        build=with_dim_head, reference=_MODULE,
+        f"{_MEA}.memory_efficient_attention:Attention",
+        "memory_efficient=False",
+        context,
+        {**_CONTEXT, "mask_shapes": ("BS", *_FULL)},
+        build=with_dim_head,
+        reference=_MODULE,
     ),
     Adapter(
-        "ring_attention_pytorch.ring_attention:default_attention", "equal heads", keyword_mask,
-        {**_KERNEL, "layout": "BLHD", "mask_shapes": _KEYS, "causal": "bottom-right", "causal_with_mask": "unspecified"},
-    ),
-    Adapter(
-        "ring_attention_pytorch.ring_attention:default_attention", "grouped heads", keyword_mask,
+        "ring_attention_pytorch.ring_attention:default_attention",
+        "equal heads",
+        keyword_mask,
         {
-            **_KERNEL, "layout": "BLHD", "mask_shapes": _KEYS, "causal": "bottom-right", "causal_with_mask": "unspecified",
+            **_KERNEL,
+            "layout": "BLHD",
+            "mask_shapes": _KEYS,
+            "causal": "bottom-right",
+            "causal_with_mask": "unspecified",
+        },
+    ),
+    Adapter(
+        "ring_attention_pytorch.ring_attention:default_attention",
+        "grouped heads",
+        keyword_mask,
+        {
+            **_KERNEL,
+            "layout": "BLHD",
+            "mask_shapes": _KEYS,
+            "causal": "bottom-right",
+            "causal_with_mask": "unspecified",
             "heads": "grouped",
         },
         variant="grouped",
     ),
     Adapter(
-        "ring_attention_pytorch.ring_flash_attention:ring_flash_attn", "one machine", ring_flash,
+        "ring_attention_pytorch.ring_flash_attention:ring_flash_attn",
+        "one machine",
+        ring_flash,
         {
-            **_KERNEL, "layout": "BLHD", "mask_shapes": _KEYS, "empty_row": "zeros", "value_width": "same",
-            "no_keys": "error", "gradient": "once", "precision": "fused", "dtypes": ("fp32",),
+            **_KERNEL,
+            "layout": "BLHD",
+            "mask_shapes": _KEYS,
+            "empty_row": "zeros",
+            "value_width": "same",
+            "no_keys": "error",
+            "gradient": "once",
+            "precision": "fused",
+            "dtypes": ("fp32",),
         },
     ),
     Adapter(
-        "perceiver_pytorch.perceiver_pytorch:Attention", "with a context", context, _CONTEXT,
-        build=with_context_width, reference=_MODULE,
+        "perceiver_pytorch.perceiver_pytorch:Attention",
+        "with a context",
+        context,
+        _CONTEXT,
+        build=with_context_width,
+        reference=_MODULE,
     ),
-)  # fmt: skip
+)
 """Every way to call these packages' attention that is judged."""

@@ -86,7 +86,7 @@ def answers(function: Any) -> Mapping[str, Any]:
     A sink takes part in the softmax, so that it takes all of a row without a key, unless it is a factor afterwards.
     """
     code: CodeType = inspect.unwrap(function).__code__
-    words = {*code.co_names, *code.co_varnames, *(word for word in code.co_consts if isinstance(word, str))}
+    words = _words(code)
     options = {"softcap": "softcap", "bias": "position_bias"}
     has_sink = "sinks" in code.co_names and "logsumexp" not in words
     return {
@@ -96,6 +96,13 @@ def answers(function: Any) -> Mapping[str, Any]:
         "precision": "softmax32" if "float32" in words else "eager",
         "options": ("scale", *(option for option, word in options.items() if word in words)),
     }
+
+
+def _words(code: CodeType) -> set[str]:
+    """Return the names and texts that occur in code."""
+    inner = [_words(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    texts = {constant for constant in code.co_consts if isinstance(constant, str)}
+    return {*code.co_names, *code.co_varnames}.union(texts, *inner)
 
 
 _EAGER: Mapping[str, Any] = {

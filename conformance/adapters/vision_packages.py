@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from .adapter import Adapter
-from .torch_attention import ALL_DTYPES, SWALLOWED_NAN
+from .torch_attention import ALL_DTYPES
 
 _FOUR = ("LS", "B11S", "B1LS", "BHLS")
 _MODULE = "MultiHeadAttention"
@@ -99,43 +99,92 @@ _DIFFUSERS_ANSWERS = {"inputs": "context", "mask_shapes": ("(BH)LS",), "second":
 
 VISION_ADAPTERS: tuple[Adapter, ...] = (
     Adapter(
-        _TIMM, "fused_attn=True", timm, {**_TIMM_ANSWERS, **_FUSED, "empty_row": "zeros"}, build=timm_fused,
-        reference=_MODULE, deviations=(SWALLOWED_NAN,),
+        _TIMM,
+        "fused_attn=True",
+        timm,
+        {**_TIMM_ANSWERS, **_FUSED, "empty_row": "zeros"},
+        build=timm_fused,
+        reference=_MODULE,
     ),
     Adapter(
-        _TIMM, "fused_attn=False", timm, {**_TIMM_ANSWERS, "empty_row": "nan", "causal_with_mask": "unspecified"},
-        variant="unfused", build=timm_unfused, reference=_MODULE,
+        _TIMM,
+        "fused_attn=False",
+        timm,
+        {**_TIMM_ANSWERS, "empty_row": "nan", "causal_with_mask": "unspecified"},
+        variant="unfused",
+        build=timm_unfused,
+        reference=_MODULE,
     ),
     Adapter(
-        "open_clip.transformer:Attention", "with scaled_dot_product_attention", one,
+        "open_clip.transformer:Attention",
+        "with scaled_dot_product_attention",
+        one,
         {
-            **_SELF, **_FUSED, "mask": ("bool", "additive"), "mask_means": "hide",
-            "mask_shapes": ("LS", "(BH)LS"), "empty_row": "zeros",
+            **_SELF,
+            **_FUSED,
+            "mask": ("bool", "additive"),
+            "mask_means": "hide",
+            "mask_shapes": ("LS", "(BH)LS"),
+            "empty_row": "zeros",
         },
-        reference=_MODULE, deviations=(SWALLOWED_NAN,),
-    ),
-    Adapter("segment_anything.modeling.transformer:Attention", "not downsampled", three, {"mask": (), "second": None, "dtypes": ALL_DTYPES}, reference=_MODULE),
-    Adapter("vit_pytorch.vit:Attention", "without the layer norm of its input", one, {**_SELF, "mask": ()}, build=without_norm, reference=_MODULE),
-    Adapter(
-        _SABLOCK, "use_flash_attention=False", one,
-        {**_SELF, "mask": ("bool", "number"), "mask_shapes": ("BS",), "empty_row": "nan"}, build=with_qkv_bias, reference=_MODULE,
+        reference=_MODULE,
     ),
     Adapter(
-        _SABLOCK, "use_flash_attention=True", one,
-        {**_SELF, **_FUSED, "mask": ("bool", "additive"), "mask_shapes": _FOUR, "empty_row": "zeros"}, variant="flash",
-        build=with_flash, reference=_MODULE, deviations=(SWALLOWED_NAN,),
+        "segment_anything.modeling.transformer:Attention",
+        "not downsampled",
+        three,
+        {"mask": (), "second": None, "dtypes": ALL_DTYPES},
+        reference=_MODULE,
     ),
     Adapter(
-        "monai.networks.blocks.crossattention:CrossAttentionBlock", "use_flash_attention=False", two,
-        {"inputs": "context", "mask": (), "second": None, "dtypes": ALL_DTYPES}, build=with_qkv_bias, reference=_MODULE,
+        "vit_pytorch.vit:Attention",
+        "without the layer norm of its input",
+        one,
+        {**_SELF, "mask": ()},
+        build=without_norm,
+        reference=_MODULE,
     ),
     Adapter(
-        _DIFFUSERS, "AttnProcessor2_0", diffusers,
-        {**_DIFFUSERS_ANSWERS, **_FUSED, "mask": ("bool", "additive"), "empty_row": "zeros"}, build=fused_processor, reference=_MODULE, deviations=(SWALLOWED_NAN,),
+        _SABLOCK,
+        "use_flash_attention=False",
+        one,
+        {**_SELF, "mask": ("bool", "number"), "mask_shapes": ("BS",), "empty_row": "nan"},
+        build=with_qkv_bias,
+        reference=_MODULE,
     ),
     Adapter(
-        _DIFFUSERS, "AttnProcessor", diffusers, {**_DIFFUSERS_ANSWERS, "mask": ("additive",), "empty_row": "nan"},
-        variant="eager", build=eager_processor, reference=_MODULE,
+        _SABLOCK,
+        "use_flash_attention=True",
+        one,
+        {**_SELF, **_FUSED, "mask": ("bool", "additive"), "mask_shapes": _FOUR, "empty_row": "zeros"},
+        variant="flash",
+        build=with_flash,
+        reference=_MODULE,
     ),
-)  # fmt: skip
+    Adapter(
+        "monai.networks.blocks.crossattention:CrossAttentionBlock",
+        "use_flash_attention=False",
+        two,
+        {"inputs": "context", "mask": (), "second": None, "dtypes": ALL_DTYPES},
+        build=with_qkv_bias,
+        reference=_MODULE,
+    ),
+    Adapter(
+        _DIFFUSERS,
+        "AttnProcessor2_0",
+        diffusers,
+        {**_DIFFUSERS_ANSWERS, **_FUSED, "mask": ("bool", "additive"), "empty_row": "zeros"},
+        build=fused_processor,
+        reference=_MODULE,
+    ),
+    Adapter(
+        _DIFFUSERS,
+        "AttnProcessor",
+        diffusers,
+        {**_DIFFUSERS_ANSWERS, "mask": ("additive",), "empty_row": "nan"},
+        variant="eager",
+        build=eager_processor,
+        reference=_MODULE,
+    ),
+)
 """Every way to call these packages' attention that is judged."""

@@ -57,7 +57,11 @@ ENTRIES: tuple[Entry, ...] = (
             "SNAPSHOT-003", "SYMMETRY-009",
         ),
     ),
-    _entry("jax_kernels.py:causal_flash_attention", "flash-attention-jax", "jax", "conforms-declared"),
+    _entry(
+        "jax_kernels.py:causal_flash_attention", "flash-attention-jax", "jax", "departs",
+        "slices are clamped to what is there, so that of 1025 keys in chunks of 1024 some count twice "
+        "(flash_attention_jax/causal_flash_attention.py)", ("SHAPE-014",),
+    ),
     _entry("jax_kernels.py:plain_attention", "flash-attention-jax", "jax", "conforms-declared"),
     _entry("memory_efficient_jax.py:efficient_attention", "memory-efficient-attention", "jax", "conforms-declared"),
     _entry(

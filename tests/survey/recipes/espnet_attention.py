@@ -26,9 +26,13 @@ def call(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | 
 
 
 _ANSWERS: dict[str, Any] = {
-    "reference": "MultiHeadAttention", "mask": ("bool", "number"), "mask_shapes": ("BLS",), "second": None, "empty_row": "zeros",
+    "reference": "MultiHeadAttention",
+    "mask": ("bool", "number"),
+    "mask_shapes": ("BLS",),
+    "second": None,
+    "empty_row": "zeros",
     "call": call,
-}  # fmt: skip
+}
 
 multi_headed_attention = register(build, **_ANSWERS)
 multi_headed_attention_sdpa = register(

@@ -41,13 +41,27 @@ def random_features(query: Tensor, key: Tensor, value: Tensor, mask: None = None
 
 _ANSWERS: dict[str, Any] = {"layout": "BHLD", "leading": "equal", "second": None}
 _LOCAL: dict[str, Any] = {
-    **_ANSWERS, "lengths": "equal", "mask": ("bool",), "mask_shapes": ("BS",), "empty_row": "unspecified", "no_keys": "error",
-}  # fmt: skip
+    **_ANSWERS,
+    "lengths": "equal",
+    "mask": ("bool",),
+    "mask_shapes": ("BS",),
+    "empty_row": "unspecified",
+    "no_keys": "error",
+}
 
 flash_attention_function = register(
-    flash, mask=("bool",), mask_shapes=("BS", "B11S", "B1LS", "BHLS"), empty_row="zeros", value_width="same",
-    no_keys="nan", causal="bottom-right", gradient="once", precision="fused", dtypes=("fp32",), **_ANSWERS,
-)  # fmt: skip
+    flash,
+    mask=("bool",),
+    mask_shapes=("BS", "B11S", "B1LS", "BHLS"),
+    empty_row="zeros",
+    value_width="same",
+    no_keys="nan",
+    causal="bottom-right",
+    gradient="once",
+    precision="fused",
+    dtypes=("fp32",),
+    **_ANSWERS,
+)
 local_attention = register(one_window, **_LOCAL)
 local_attention_autopad = register(padded_window, **_LOCAL)
 performer = register(random_features, mask=(), **_ANSWERS)

@@ -26,9 +26,14 @@ def call(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | 
 
 
 _ANSWERS: dict[str, Any] = {
-    "reference": "MultiHeadAttention", "inputs": "context", "mask": ("bool",), "mask_means": "hide", "mask_shapes": ("BS",),
-    "second": None, "call": call,
-}  # fmt: skip
+    "reference": "MultiHeadAttention",
+    "inputs": "context",
+    "mask": ("bool",),
+    "mask_means": "hide",
+    "mask_shapes": ("BS",),
+    "second": None,
+    "call": call,
+}
 
 multi_head_attention = register(build, **_ANSWERS)
 multi_head_attention_causal = register(causal, causal="always bottom-right", **_ANSWERS)

@@ -26,9 +26,15 @@ def call(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: None = No
 
 
 _ANSWERS: dict[str, Any] = {
-    "reference": "MultiHeadAttention", "inputs": "self", "mask": (), "causal": "top-left", "second": None, "precision": "fused",
-    "gradient": "once", "call": call,
-}  # fmt: skip
+    "reference": "MultiHeadAttention",
+    "inputs": "self",
+    "mask": (),
+    "causal": "top-left",
+    "second": None,
+    "precision": "fused",
+    "gradient": "once",
+    "call": call,
+}
 
 multi_head_attention = register(multi_head, **_ANSWERS)
 group_query_attention = register(grouped, **_ANSWERS)
