@@ -1,14 +1,13 @@
-"""The questions on which sound implementations differ, and the engine that reads the answers off.
+"""The questions on which sound implementations differ: answers, and what shows which of them holds.
 
-An answer is read by trying it: the case is delivered and expected as that answer says, and the answer holds if the
-results agree within the bound. Where the declared answers do not fit, others are tried, alone and in pairs.
+An answer holds if the case, delivered and expected as it says, gives results that agree within the bound. `reading` tries
+one answer after the other.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +16,8 @@ import torch
 from .cases import Case, Mask
 from .comparing import Departure, NotApplicable, require_near, require_shape
 from .dtypes import is_half
-from .edge import Raised, WrongResult
-from .errors import UnknownCall
+from .edge import Raised
 from .expectations import Near, scale_of
-from .fitting import Excluded, fit
 from .layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
 from .trial import Trial
 
@@ -65,21 +62,6 @@ class Convention:
     together: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     measure: Measure | None = None
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Which changes of the declared answers make a case agree: {} none are needed, None no answer fits. `evidence`
-    says what was seen under the declared answers."""
-
-    changes: Mapping[str, Any] | None
-    evidence: str
-    ratio: float | None
-    measured: bool = False
-
-
-class Refused(Departure):
-    """The call raised."""
 
 
 def agrees(trial: Trial) -> None:
@@ -171,10 +153,7 @@ def _is_any_second(trial: Trial, second: torch.Tensor) -> bool:
     return False
 
 
-_ALWAYS = (None, "always top-left", "always bottom-right")
 TRIANGLES = ("top-left", "bottom-right", "always top-left", "always bottom-right")
-_MASK_SHAPES = (("BLS",), ("BS",), ("B1LS",), ("BHLS",), ("(BH)LS",), ("B11S",))
-"""Shapes of mask to which code is often bound that does not let masks broadcast."""
 _SCALES = ("1/sqrt(D)", "1/sqrt(d_model)", 1.0)
 
 CONVENTIONS: Mapping[str, Convention] = {
@@ -216,58 +195,6 @@ CONVENTIONS: Mapping[str, Convention] = {
 """Every convention by its capability."""
 
 
-def read(trial: Trial, convention: Convention) -> Reading:
-    """Find the smallest change of the declared answers under which the case agrees.
-
-    NotApplicable passes through; what the implementation raises under an answer speaks against that answer.
-    """
-    declared = _attempt(trial, convention, {})
-    if declared is None:
-        return Reading({}, "", trial.ratio)
-    names = (convention.capability, *convention.together)
-    if isinstance(declared, Refused):
-        names = (*names, *convention.refused)
-    for changes in _changes(trial, names):
-        if _attempt(trial, convention, changes) is None and _holds_elsewhere(trial, convention, changes):
-            return Reading(changes, declared.text, declared.ratio)
-    return _measured(trial, convention, declared)
-
-
-def _holds_elsewhere(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> bool:
-    """Say whether changed answers fit the other cases of the convention as well: an answer for one of them is none."""
-    for case in convention.cases:
-        try:
-            other = trial.at(case)
-        except NotApplicable:
-            continue
-        if other.case != trial.case and not _fits(other, convention, changes):
-            return False
-    return True
-
-
-def _fits(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> bool:
-    try:
-        return _attempt(trial, convention, changes) is None
-    except NotApplicable:
-        return True
-
-
-def _measured(trial: Trial, convention: Convention, declared: Departure) -> Reading:
-    """Measure where no known answer fits. A declared answer that is measured is not what departs."""
-    if convention.measure is None:
-        return Reading(None, declared.text, declared.ratio)
-    try:
-        measured = convention.measure(trial)
-    except (Departure, Raised, WrongResult, NotApplicable) as problem:
-        return Reading(None, f"{declared.text} (no measurement: {problem})", declared.ratio)
-    if measured.as_declared:
-        return Reading({}, "", None)
-    changes = {convention.capability: measured.answer}
-    if measured.answer is not None and _attempt(trial, convention, changes) is None:
-        return Reading(changes, measured.text, declared.ratio)
-    return Reading(None, measured.text, declared.ratio, measured=True)
-
-
 def measured_scale(trial: Trial) -> Measured:
     """Read the factor on the scores off two keys with scores 0 and -8 sqrt(D), at two widths.
 
@@ -293,70 +220,3 @@ def measured_scale(trial: Trial) -> Measured:
     return Measured(
         same, float(f"{factors[0]:.9g}") if constant else None, "the scores are multiplied by " + " and ".join(told)
     )
-
-
-def _attempt(trial: Trial, convention: Convention, changes: Mapping[str, Any]) -> Departure | None:
-    """Return None if the check passes under the changed answers, else what departs."""
-    changed = trial.replace_capabilities(**changes) if changes else trial
-    fitted = _fitted(trial, convention, changed, changes)
-    if isinstance(fitted, Excluded):
-        return Departure(f"{fitted.capability} does not allow the case")
-    try:
-        changed.case = fitted
-        convention.check(changed)
-    except Departure as departure:
-        return departure
-    except UnknownCall as error:
-        if not changes:
-            raise
-        return Refused(str(error))
-    except (Raised, WrongResult) as error:
-        return Refused(str(error))
-    trial.ratio = changed.ratio
-    return None
-
-
-def _fitted(trial: Trial, convention: Convention, changed: Trial, changes: Mapping[str, Any]) -> Case | Excluded:
-    """Return the case under changed answers; where another shape of mask cannot hold it, a case that it can hold."""
-    cases = (trial.case, *convention.cases) if "mask_shapes" in changes else (trial.case,)
-    fitted = [fit(case, changed.subject.implementation, convention.capability) for case in cases]
-    return next((case for case in fitted if isinstance(case, Case)), fitted[0])
-
-
-def _changes(trial: Trial, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield changes of the declared answers: one answer first, then pairs, then three at once."""
-    options = {name: _alternatives(trial, name) for name in names}
-    for count in range(1, len(names) + 1):
-        for chosen in itertools.combinations(names, count):
-            for values in itertools.product(*(options[name] for name in chosen)):
-                yield dict(zip(chosen, values, strict=True))
-
-
-def _alternatives(trial: Trial, name: str) -> list[Any]:
-    declared = getattr(trial.capabilities, name)
-    if name == "mask_shapes":
-        return [shapes for shapes in _MASK_SHAPES if shapes != declared]
-    answers: tuple[Any, ...] = CONVENTIONS[name].answers
-    if name == "layout":
-        answers = ("BLE", "LBE") if trial.is_module else ("BHLD", "BLHD", "LBHD")
-        if declared == "...LD":
-            answers = ("BLHD", "LBHD")
-    if name == "second":
-        return _other_seconds(trial)
-    if name == "causal" and not trial.case.causal:
-        answers = _ALWAYS if declared is None or str(declared).startswith("always") else _ALWAYS[1:]
-    return [answer for answer in answers if answer != declared]
-
-
-def _other_seconds(trial: Trial) -> list[Any]:
-    """Return the known second results, and None only where what is returned has not even the shape of weights."""
-    answers = ["weights", "averaged weights", "lse", "lse2"]
-    second = trial.run().second
-    if second is not None and second.shape == trial.expectation().weights.value.shape:
-        return answers
-    return [*answers, None]
-
-
-def declaration(changes: Mapping[str, Any]) -> str:
-    """Return the changes as keyword arguments of `register`."""
-    return ", ".join(f"{name}={value!r}" for name, value in changes.items())

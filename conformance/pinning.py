@@ -26,13 +26,14 @@ from torch import Tensor
 
 from .cases import Case, Mask
 from .comparing import NotApplicable
-from .conventions import ALL_KINDS, CONVENTIONS, Convention, read
+from .conventions import ALL_KINDS, CONVENTIONS, Convention
 from .dtypes import is_half, torch_dtype
 from .edge import Raised, WrongResult, process_state_kept, safe, telling_interrupts_apart
 from .errors import ConformanceError
 from .fitting import Excluded, fit
 from .implementation import Implementation
 from .inputs import ROLES, Drawn, Inputs, make, shapes_of
+from .reading import read
 from .snapshot import PinExtension
 from .subject import MODES, Subject, has_two_modes
 from .trial import Trial

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import UnknownCall
 from .names import built_role
-from .signature import Parameter, Signature, signature_of
+from .signature import Parameter, Signature, call_signature, signature_of
 
 MOST_POSITIONS = 2048
 """Length for modules that have to be told the longest one: masks and tables of that size cost little."""
@@ -120,6 +120,12 @@ def _told(factory: Any, name: str, signature: Signature, given: dict[str, Any], 
             arguments.append(f"{each.name}=...")
     problem = f"nothing says what to pass for {', '.join(unknown)}" if unknown else "no argument is a number of heads"
     short = getattr(factory, "__name__", "Module")
+    called = None if "width" in given.values() else call_signature(factory)
+    if called is not None and called.has("query", "key", "value") and not unknown:
+        return (
+            f"{name} is built as {signature}, without a width or heads, and called as {called}. If its instances are "
+            f"kernels, register one of them: register({short}())"
+        )
     return (
         f"{name} is built as {signature}, and {problem}. Register a function instead: "
         f"def build(d_model, heads): return {short}({', '.join(arguments)}) "

@@ -34,7 +34,8 @@ def answers_of(target: Any, reference: Reference) -> Mapping[str, Any]:
     """Return the capabilities that the arguments of a callable or a class show, to be taken where nothing is declared.
 
     One tensor is `inputs="self"`, a query with one tensor for key and value `inputs="context"`; stacked tensors have
-    one length and one width. Where no argument can be a mask, there is none. A context that may be left out says nothing: what it does besides is not in its name.
+    one length and one width. Where no argument can be a mask, none is taken; where one takes lengths, or a mask
+    of keys, and no other, these are. A context that may be left out says nothing: what it does besides is not in its name.
     """
     if reference.kind == "module":
         # A partial class is a factory whose modules are known; what a function builds is seen when it is called.
@@ -60,10 +61,13 @@ def _answers_on_inputs(tensors: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _answers_on_masks(known: Signature) -> dict[str, Any]:
-    """Say that no mask is taken where no argument is one, and none is left of which nobody knows what it is."""
-    takes = any(known.has(role) for role in (*_MASKS, "bias")) or known.more_by_name or known.more_by_position
+    """Say which masks are taken where no argument is left of which nobody knows what it is."""
     unknown = any(each.role is None and each.default is None for each in known.parameters)
-    return {} if takes or unknown else {"mask": ()}
+    if unknown or known.more_by_name or known.more_by_position:
+        return {}
+    held = [role for role in (*_MASKS, "bias") if known.has(role)]
+    alone: Mapping[str, dict[str, Any]] = {"lengths": {"mask": ("lengths",)}, "key_mask": {"mask_shapes": ("BS",)}}
+    return {"mask": ()} if not held else alone.get(held[0], {}) if len(held) == 1 else {}
 
 
 def _known(signature: Signature, reference: Reference) -> Signature:

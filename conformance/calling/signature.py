@@ -25,6 +25,10 @@ class Parameter:
     default: Any = None
 
 
+MOST_SHOWN = 8
+"""How many arguments are printed."""
+
+
 @dataclass(frozen=True)
 class Signature:
     """The arguments in order, and whether more may come by position (`*args`) or by name (`**kwargs`)."""
@@ -52,6 +56,8 @@ class Signature:
 
     def __str__(self) -> str:
         names = [each.name if each.required else f"{each.name}={_default(each.default)}" for each in self.parameters]
+        if len(names) > MOST_SHOWN:
+            names = [*names[:MOST_SHOWN], f"and {len(names) - MOST_SHOWN} more"]
         more = ["*args"] * self.more_by_position + ["**kwargs"] * self.more_by_name
         return f"({', '.join([*names, *more])})"
 

@@ -19,7 +19,12 @@ def explain(
     doubt: Sequence[str] = (),
 ) -> str:
     """Return the text of an error: the problem, every name with its shape, and the line to write."""
-    names = "\n".join(f"    {name} {tuple(tensor.shape)}" for name, tensor in tensors.items()) or "    (none)"
+    if not tensors:
+        return (
+            "the module has no parameters, and so no projections. If it is a kernel, register an instance of it, "
+            "register(Kernel()), rather than the class or factory."
+        )
+    names = "\n".join(f"    {name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
     return (
         f"the projections of the module were not recognised: {problem}.\nIts parameters are:\n{names}\n"
         f"Say where they are, with\n    {line(guess or {}, doubt)}\n{SYNTAX}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..comparing import Departure
-from ..conventions import CONVENTIONS, PLAIN, SQUARE_PLAIN, declaration, read
+from ..conventions import CONVENTIONS, PLAIN, SQUARE_PLAIN
 from ..errors import UnknownCall
+from ..reading import declaration, read
 from ..rulebook import rule
 from ..trial import Trial
 
@@ -27,7 +28,9 @@ def _settle(trial: Trial, capability: str) -> None:
             blocks=reading.measured,
         )
     if capability in reading.changes or "mask_shapes" in reading.changes:
-        asked = {capability: declared} if capability in reading.changes else {"mask_shapes": trial.capabilities.mask_shapes}
+        asked = (
+            {capability: declared} if capability in reading.changes else {"mask_shapes": trial.capabilities.mask_shapes}
+        )
         raise Departure(
             f"{declaration(asked)} is declared, and {reading.evidence}; "
             f"with {declaration(reading.changes)} everything agrees",

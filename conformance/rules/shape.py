@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..cases import COINCIDING, PLAIN, SQUARE, Case, Mask
 from ..comparing import Departure, NotApplicable, require_dtype, require_finite, require_shape
-from ..conventions import CONVENTIONS, declaration, read
+from ..conventions import CONVENTIONS
 from ..edge import Raised, WrongResult, foreign
+from ..reading import declaration, read
 from ..rulebook import rule
 from ..trial import Trial
 

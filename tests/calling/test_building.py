@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from torch import nn
+from torch import Tensor, nn
 
 from attention_conformance import check
 from attention_conformance.calling import construction_of
@@ -83,3 +83,15 @@ def test_a_dropout_is_switched_off_so_that_results_can_be_compared() -> None:
     assert [record.outcome for record in records] == ["passed"]
     half = module("x", "x, x, x, dropout=0.5")
     assert [record.outcome for record in check(half, mask=(), select=["SHAPE-006", "fp32"])] == ["failed"]
+
+
+def test_a_class_of_kernels_is_told_from_one_of_modules() -> None:
+    class Kernel(nn.Module):
+        def __init__(self, dropout: float = 0.0, *, causal: bool = False, heads: int | None = None) -> None:
+            super().__init__()
+
+        def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+            return q
+
+    (record,) = check(Kernel, select=["SHAPE-001", "fp32"])
+    assert "If its instances are kernels, register one of them: register(Kernel())" in record.message

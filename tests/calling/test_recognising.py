@@ -55,7 +55,7 @@ def test_a_partial_class_shows_what_it_builds() -> None:
 
 
 def test_what_is_recognised_counts_as_declared() -> None:
-    assert describe(module("x", "x, x, x")).declared == ("inputs",)
+    assert describe(module("x", "x, x, x")).declared == ("inputs", "mask")
 
 
 def test_a_factory_says_nothing_of_what_it_builds() -> None:
@@ -93,11 +93,31 @@ def test_inputs_that_the_call_does_not_have_are_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("signature", "capabilities"),
+    [
+        ("q, k, v", {"mask": ()}),
+        ("q, k, v, valid_lens=None", {"mask": ("lengths",)}),
+        ("q, k, v, key_padding_mask=None", {"mask_shapes": ("BS",)}),
+        ("q, k, v, bias=None", {}),
+        ("q, k, v, m=None", {}),
+        ("q, k, v, **more", {}),
+    ],
+)
+def test_masks_that_the_arguments_show(signature: str, capabilities: dict[str, object]) -> None:
+    described = describe(kernel(signature, "q, k, v"))
+    assert {name: getattr(described.capabilities, name) for name in described.recognised} == capabilities
+
+
+_MASKED = {"mask": ("bool",)}
+_WIDE = {"mask_shapes": "broadcast"}
+
+
+@pytest.mark.parametrize(
     ("signature", "declared", "rule", "text"),
     [
-        ("q, k, v", {}, "MASK-001", "it takes no mask: declare mask=()"),
-        ("q, k, v, valid_lens=None", {}, "MASK-001", "it takes lengths: declare mask=('lengths',)"),
-        ("q, k, v, key_padding_mask=None", {}, "MASK-001", "it takes a mask of keys: declare mask_shapes=('BS',)"),
+        ("q, k, v", _MASKED, "MASK-001", "it takes no mask: declare mask=()"),
+        ("q, k, v, valid_lens=None", _MASKED, "MASK-001", "it takes lengths: declare mask=('lengths',)"),
+        ("q, k, v, key_padding_mask=None", _WIDE, "MASK-001", "it takes a mask of keys: declare mask_shapes=('BS',)"),
         ("q, k, v, bias=None", {}, "MASK-001", "declare mask=('additive',)"),
         ("q, k, v", {"mask": (), "causal": "top-left"}, "CAUSAL-001", "it takes no causal: declare causal=None"),
         ("q, k, v", {"mask": (), "options": ("softcap",)}, "OPTIONS-005", "it takes no softcap: leave it out"),
@@ -110,7 +130,7 @@ def test_what_has_no_place_is_named(signature: str, declared: dict[str, object],
 
 
 def test_a_mask_without_a_place_is_told_once() -> None:
-    records = list(check(kernel("q, k, v", "q, k, v"), select=["MASK", "fp64"]))
+    records = list(check(kernel("q, k, v", "q, k, v"), select=["MASK", "fp64"], mask=("bool",)))
     told = {record.rule: record.message for record in records if record.outcome in ("failed", "error")}
     assert list(told) == ["MASK-001"]
     assert any("declare mask=()" in record.message for record in records if record.outcome == "not-run")
