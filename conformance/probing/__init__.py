@@ -23,6 +23,10 @@ from .sizes import settle_sizes
 __all__ = ["Finding", "Profile", "probe", "worded"]
 
 
+_IN_ORDER = (settle_sizes, settle_masks, settle_results, settle_causality, settle_options, settle_numbers)
+"""What is asked once a call is answered: each question under the answers before it."""
+
+
 def probe(implementation: Implementation, beat: Callable[[str], None] = lambda text: None) -> Profile:
     """Return what experiments show, whatever was declared; only the way to call it is taken as given.
 
@@ -33,13 +37,6 @@ def probe(implementation: Implementation, beat: Callable[[str], None] = lambda t
     prober = Prober(implementation.undeclared, beat)
     with telling_interrupts_apart(), process_state_kept():
         if settle_call(prober):
-            for settle in (
-                settle_sizes,
-                settle_masks,
-                settle_causality,
-                settle_results,
-                settle_options,
-                settle_numbers,
-            ):
+            for settle in _IN_ORDER:
                 settle(prober)
     return Profile(implementation, in_order(prober.findings), tuple(prober.remarks))

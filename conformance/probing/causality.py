@@ -10,6 +10,7 @@ from ..conventions import (
     CAUSAL_WIDE,
     CONVENTIONS,
     causal_with_mask_agrees,
+    empty_rows_agree,
 )
 from ..fitting import Excluded
 from .answering import answers_to, settle_one
@@ -29,6 +30,7 @@ def settle_causality(prober: Prober) -> None:
     if prober.known("causal") is None:
         _option(prober)
     if prober.known("causal") is not None:
+        _empty_rows(prober)
         _with_mask(prober)
 
 
@@ -67,6 +69,20 @@ def _evidence(prober: Prober, corner: str) -> str:
     if seen.agrees or seen.state == "excluded":
         return f"a call with causal=True agrees; L = S only, so that {other} would agree as well"
     return f"calls with causal=True agree at L < S, where {other} departs"
+
+
+def _empty_rows(prober: Prober) -> None:
+    """Ask what a row gets that the triangle leaves without a key, where masks have not told."""
+    if not _has_empty_rows(prober, CAUSAL_TALL, prober.known("causal")):
+        return
+    answers = CONVENTIONS["empty_row"].answers
+    found = answers_to(prober, "empty_row", answers, (CAUSAL_TALL,), empty_rows_agree)
+    told = prober.findings.get("empty_row")
+    if told is None:
+        settle_one(prober, "empty_row", found)
+    elif set(found.values()) != {told.answer}:
+        seen = f"{told.evidence}; {'; '.join(f'{case}: {answer}' for case, answer in found.items())}"
+        prober.settle("empty_row", told.answer, seen, settled=False)
 
 
 def _with_mask(prober: Prober) -> None:

@@ -125,10 +125,11 @@ def _unexplained(prober: Prober, read: Read) -> str:
 
 
 def _is_a_fault(prober: Prober, read: Read) -> bool:
-    """Say whether a kind is taken, is offered by the reference and does something that no other kind does."""
-    if read.agreeing or not read.wrong or read.kind not in OFFERED_BY_DEFAULT:
+    """Say whether a kind is taken and does something that no other kind does: one that the reference offers, or one
+    of which it is known what is wrong with it."""
+    if read.agreeing or not read.wrong or _misread(prober, read) not in ("", "ignored"):
         return False
-    return _misread(prober, read) in ("", "ignored")
+    return read.kind in OFFERED_BY_DEFAULT or "looks like" in _unexplained(prober, read)
 
 
 def _added(trial: Trial) -> None:
@@ -190,6 +191,8 @@ def _settle_shapes(prober: Prober, offered: list[Read], unexplained: list[Read])
     example = next(seen.told for read in offered for seen in read.shapes.values() if seen.raises)
     if shapes:
         prober.settle("mask_shapes", shapes, f"others raise: {example}", settled=not wrong)
+        if prober.known("layout") == "...LD" and not {"LS", "S"} & set(shapes):
+            prober.settle("layout", "BHLD", "masks have four axes, and so have inputs beside them")
         return
     # No shape suits every kind: the first kind keeps its own.
     first = offered[0]

@@ -41,10 +41,11 @@ def _second(prober: Prober) -> None:
             prober.settle("second", answer, f"{answer} {seen[0].told}")
             return
     told = prober.see(PLAIN, second_agrees, second="weights").told
+    fault = prober.explained(PLAIN, second="weights")
     trial = prober.trial(PLAIN)
     as_weights = not isinstance(trial, Excluded) and trial.expectation().weights.value.shape in shapes.values()
-    if as_weights or None in shapes.values():
-        prober.settle("second", "weights", f"it has the shape of weights, and {told}", settled=False)
+    if as_weights or fault or None in shapes.values():
+        prober.settle("second", "weights", f"it is not what weights are: {told}{fault}", settled=False)
     else:
         prober.settle("second", None, f"it is none of {', '.join(SECONDS)}: its shape is {shapes[prober.modes[0]]}")
 

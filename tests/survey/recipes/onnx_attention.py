@@ -137,10 +137,10 @@ _ANSWERS: dict[str, Any] = {
     "framework": "numpy", "leading": "equal", "second": None, "empty_row": "zeros", "no_keys": "error",
 }  # fmt: skip
 _OPERATOR: dict[str, Any] = {
-    **_ANSWERS, "layout": "BHLD", "heads": "grouped", "mask": ("bool", "additive"), "deviations": (_SHORT,),
+    **_ANSWERS, "layout": "BHLD", "heads": "grouped", "mask": ("bool", "additive"),
 }  # fmt: skip
 _REFERENCE: dict[str, Any] = {
-    **_OPERATOR, "mask_shapes": ("LS", "BHLS", "B1LS", "1HLS", "11LS", "B11S", "111S", "BH1S"),
+    **_OPERATOR, "mask_shapes": ("LS", "BHLS", "B1LS", "1HLS", "11LS", "B11S", "111S", "BH1S"), "deviations": (_SHORT,),
 }  # fmt: skip
 _RUNTIME: dict[str, Any] = {
     **_OPERATOR, "mask_shapes": ("LS", "BHLS", "B1LS", "1HLS", "11LS"), "dtypes": ("fp32",),
