@@ -39,4 +39,4 @@ def probe(implementation: Implementation, beat: Callable[[str], None] = lambda t
         if settle_call(prober):
             for settle in _IN_ORDER:
                 settle(prober)
-    return Profile(implementation, in_order(prober.findings), tuple(prober.remarks))
+    return Profile(implementation, in_order({**prober.findings, **prober.judged}), tuple(prober.remarks))

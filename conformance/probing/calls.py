@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -39,35 +38,59 @@ def settle_call(prober: Prober) -> bool:
 
     Return whether any call was answered at all.
     """
-    answered: tuple[str, Answers, Seen] | None = None
     for dtype in DTYPES:
         prober.dtype = dtype
-        for answers in _calls(prober):
-            shaped = prober.see(PLAIN, _has_the_right_shape, **answers)
-            if not shaped.agrees:
-                continue
+        answered = None
+        for answers in _answered(prober):
             read = _read(prober, answers)
             if read is not None:
                 _keep(prober, {**answers, **read[0]}, read[1])
                 return True
-            answered = answered or (dtype, answers, prober.see(PLAIN, **answers))
+            answered = answered or answers
         if answered is not None:
-            break
-    _keep_what_was_answered(prober, answered)
-    return answered is not None
+            _keep_what_was_answered(prober, answered)
+            return True
+    prober.dtype = DTYPES[0]
+    evidence = f"no call was answered: {prober.see(PLAIN).told}"
+    prober.settle("layout", prober.known("layout"), evidence, settled=False)
+    return False
 
 
-def _keep_what_was_answered(prober: Prober, answered: tuple[str, Answers, Seen] | None) -> None:
-    if answered is None:
-        prober.dtype = DTYPES[0]
-        seen = prober.see(PLAIN)
-        prober.settle("layout", prober.known("layout"), f"no call was answered: {seen.told}", settled=False)
-        return
-    prober.dtype, answers, seen = answered
+def _answered(prober: Prober) -> Iterator[Answers]:
+    """Yield the calls that are answered in the right shape: what is known first, and less only where more raises.
+
+    What is answered and wrong may be a fault, which must not vanish because something else is asked for.
+    """
+    for taken in sorted(("cross", "context", "self"), key=lambda word: word != prober.known("inputs")):
+        found = [each for layout in _layouts(prober) for each in _least_restricted(prober, taken, layout)]
+        four_axes = any(each["layout"] in ("...LD", "BHLD") for each in found)
+        yield from (each for each in found if not (four_axes and each["layout"] == "(BH)LD"))
+        if found and prober.implementation.call is None:
+            # Only a call that somebody wrote may leave out what it is given.
+            return
+
+
+def _layouts(prober: Prober) -> list[str]:
+    layouts = [*MODULE_LAYOUTS] if prober.is_module else [*KERNEL_LAYOUTS]
+    return sorted(layouts, key=lambda layout: layout != prober.known("layout"))
+
+
+def _least_restricted(prober: Prober, taken: str, layout: str) -> Iterator[Answers]:
+    """Yield the first call that is answered in the right shape."""
+    for offer in OFFERS:
+        answers = {**offer, "inputs": taken, "layout": layout}
+        if prober.see(PLAIN, _has_the_right_shape, **answers).agrees:
+            yield answers
+            return
+
+
+def _keep_what_was_answered(prober: Prober, answers: Answers) -> None:
+    """Keep a call that is answered, and say that nothing explains what it gives."""
     for name, value in answers.items():
         prober.settle(name, value, "the call is answered in the right shape")
-    evidence = f"no order of axes, scale or triangle explains a plain call: {seen.told}{prober.explained(PLAIN)}"
+    told = f"{prober.see(PLAIN).told}{prober.explained(PLAIN)}"
     for name in ("layout", "scale"):
+        evidence = f"no order of axes, scale or triangle explains a plain call: {told}"
         prober.settle(name, prober.known(name), evidence, settled=False)
 
 
@@ -77,15 +100,6 @@ def _keep(prober: Prober, answers: Answers, seen: Seen) -> None:
     for name in ("layout", "inputs", "scale"):
         if name not in answers:
             prober.settle(name, prober.known(name), f"a plain call {seen.told}")
-
-
-def _calls(prober: Prober) -> Iterator[Answers]:
-    """Yield what may be meant by a call: first what is known, then the least restricted."""
-    layouts = [*MODULE_LAYOUTS] if prober.is_module else [*KERNEL_LAYOUTS]
-    layouts.sort(key=lambda layout: layout != prober.known("layout"))
-    inputs = sorted(("cross", "context", "self"), key=lambda word: word != prober.known("inputs"))
-    for taken, offer, layout in itertools.product(inputs, OFFERS, layouts):
-        yield {**offer, "inputs": taken, "layout": layout}
 
 
 def _has_the_right_shape(trial: Trial) -> None:

@@ -59,6 +59,7 @@ class Prober:
         self._beat = beat
         self.dtype = "fp32"
         self.findings: dict[str, Finding] = {}
+        self.judged: dict[str, Finding] = {}
         self.remarks: list[str] = []
         self._subjects: dict[str, Subject] = {}
         self._diagnostician = Diagnostician()
@@ -82,6 +83,10 @@ class Prober:
         self.findings[capability] = Finding(capability, answer, evidence, settled)
         changed = replace(self.implementation.capabilities, **{capability: answer})
         self.implementation = replace(self.implementation, capabilities=changed)
+
+    def judge(self, capability: str, answer: Any, evidence: str) -> None:
+        """Have the rules judge an answer under which no experiment could be made, because what it gives is wrong."""
+        self.judged[capability] = Finding(capability, answer, evidence, settled=False)
 
     def remark(self, text: str) -> None:
         """Keep something that no capability holds."""

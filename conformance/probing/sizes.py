@@ -55,14 +55,16 @@ def _widths(prober: Prober) -> None:
     if prober.is_module or prober.known("inputs") != "cross":
         return
     seen = prober.see(PLAIN, value_width="any")
-    same = seen.raises and prober.see(PLAIN, value_width="same").agrees
     told = f"E = {PLAIN.value_width} beside D = {PLAIN.width}: {seen.told}"
+    same = not seen.agrees and prober.see(PLAIN, value_width="same").agrees
     prober.settle("value_width", "same" if same else "any", told)
+    if same and not seen.raises:
+        prober.judge("value_width", "any", told)
 
 
 def _leading(prober: Prober) -> None:
     """Broadcasting and other numbers of axes are asked of a kernel that takes any."""
-    if prober.known("layout") != "...LD":
+    if prober.known("layout") != "...LD" or not prober.findings["layout"].settled:
         return
     seen = {case.name: prober.see(case) for case in AXES}
     other = [

@@ -29,7 +29,7 @@ def test_a_mask_that_is_ignored_stays_to_be_judged() -> None:
         return _attend(query, key, value)
 
     profile = _found(ignores)
-    assert profile.answers["mask"] == ("bool", "number")
+    assert profile.answers["mask"][:2] == ("bool", "number")
     assert "mask" in _open(profile)
     assert "bool is ignored" in next(f.evidence for f in profile.findings if f.capability == "mask")
 
@@ -114,3 +114,31 @@ def test_a_call_that_nothing_answers_is_told() -> None:
     profile = _found(refuses)
     assert "layout" in _open(profile)
     assert "no call was answered: it raised ValueError: never" in profile.findings[0].evidence
+
+
+def test_a_wrong_shape_at_one_width_stays_to_be_judged() -> None:
+    def as_wide_as_the_key(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+        output = _attend(query, key, value, None if mask is None else mask == 0)
+        return output if value.size(-1) == key.size(-1) else output.new_zeros(*output.shape[:-1], key.size(-1))
+
+    profile = _found(as_wide_as_the_key)
+    assert profile.answers["inputs"] == "cross"
+    assert profile.answers["value_width"] == "any"
+    assert _open(profile) == {"value_width"}
+
+
+def test_axes_are_not_merged_to_hide_a_fault_of_heads() -> None:
+    def rolls(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+        output = _attend(query, key, value, None if mask is None else mask == 0)
+        return output.roll(1, -3) if output.dim() > 3 else output
+
+    assert "layout" in _open(_found(rolls))
+
+
+def test_a_value_that_is_not_read_is_no_context() -> None:
+    def reads_the_key_twice(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+        return _attend(query, key, key, None if mask is None else mask == 0)
+
+    profile = _found(reads_the_key_twice)
+    assert profile.answers["inputs"] == "cross"
+    assert "layout" in _open(profile)

@@ -7,9 +7,11 @@ from tests.survey.entry import Entry
 _RECIPES = "tests/survey/recipes/"
 
 
-def _entry(target: str, package: str, framework: str, verdict: str, why: str = "", rules: tuple[str, ...] = ()) -> Entry:
+def _entry(
+    target: str, package: str, framework: str, verdict: str, why: str = "", rules: tuple[str, ...] = ()
+) -> Entry:
     # JAX compiles for every shape in every dtype; one dtype of each of its libraries has to do.
-    one_dtype = framework == "jax" and "fp64" not in target and not target.startswith("jax_nn.py")
+    one_dtype = framework == "jax" and "fp64" not in target
     settings = {"dtypes": "fp32"} if one_dtype else {}
     return Entry(_RECIPES + target, package, verdict, framework, why, rules, settings)
 

@@ -37,7 +37,7 @@ _ADAPTED: tuple[Entry, ...] = (
         rules=(
             "CAUSAL-001", "CAUSAL-003", "CAUSAL-004", "CAUSAL-005", "CAUSAL-006", "GRADIENT-001", "GRADIENT-002",
             "GRADIENT-003", "GRADIENT-004", "GRADIENT-005", "GRADIENT-006", "GRADIENT-007", "GRADIENT-010",
-            "IDENTITY-001", "IDENTITY-002", "IDENTITY-005", "MASK-002", "MASK-003", "MASK-004", "MASK-008",
+            "IDENTITY-001", "IDENTITY-002", "IDENTITY-005", "MASK-001", "MASK-002", "MASK-003", "MASK-004", "MASK-008",
             "MASK-010", "MASK-011", "MASK-012", "MASK-014", "MASK-015", "MASK-016", "MEMORY-001", "MEMORY-002",
             "MEMORY-003", "NUMERIC-002", "NUMERIC-003", "NUMERIC-004", "NUMERIC-005", "NUMERIC-006", "NUMERIC-007",
             "NUMERIC-008", "NUMERIC-009", "NUMERIC-010", "NUMERIC-016", "NUMERIC-017", "PURITY-001", "PURITY-003",
@@ -93,7 +93,7 @@ _KERNELS: tuple[Entry, ...] = (
         f"{_RECIPES}/lucidrains_kernels.py:flash_attention_function", "memory-efficient-attention-pytorch", _DEPARTS,
         why="FlashAttentionFunction.forward (memory_efficient_attention_pytorch/flash_attention.py) takes the offset "
         "of its causal triangle with the wrong sign where there are more keys than queries.",
-        rules=("CAUSAL-001", "CAUSAL-003", "CAUSAL-006", "GRADIENT-004", "IDENTITY-005", "PURITY-003"),
+        rules=("CAUSAL-001", "CAUSAL-003", "CAUSAL-006", "GRADIENT-004", "IDENTITY-005"),
     ),
     Entry(
         f"{_RECIPES}/lucidrains_kernels.py:local_attention", "local-attention", _OK,
@@ -143,7 +143,7 @@ _KERNELS: tuple[Entry, ...] = (
         why="FullAttention.forward (kornia/feature/loftr/loftr_module/linear_attention.py) applies kv_mask only where"
         " q_mask is given too.",
         rules=(
-            "GRADIENT-002", "IDENTITY-004", "MASK-002", "MASK-003", "MASK-004", "MASK-008", "MASK-010", "MASK-011",
+            "GRADIENT-002", "IDENTITY-004", "MASK-001", "MASK-002", "MASK-003", "MASK-004", "MASK-008", "MASK-010", "MASK-011",
             "MASK-012", "MASK-014", "MASK-015", "MASK-016", "PURITY-003", "SNAPSHOT-001", "SNAPSHOT-003",
         ),
     ),
@@ -204,7 +204,7 @@ _MODULES: tuple[Entry, ...] = (
         " head while query and key are merged batch element by batch element, so that masks reach other batch "
         "elements.",
         rules=(
-            "GRADIENT-002", "GRADIENT-003", "IDENTITY-004", "MASK-002", "MASK-003", "MASK-004", "MASK-005",
+            "GRADIENT-002", "GRADIENT-003", "IDENTITY-004", "MASK-001", "MASK-002", "MASK-003", "MASK-004", "MASK-005",
             "MASK-008", "MASK-010", "MASK-011", "MASK-012", "MASK-014", "PROJECTION-005", "PURITY-003",
             "SNAPSHOT-001", "SNAPSHOT-003", "SNAPSHOT-004", "SYMMETRY-001", "SYMMETRY-010",
         ),
