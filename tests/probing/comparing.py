@@ -22,6 +22,7 @@ HIT, WIDER, MISS = "hit", "wider", "miss"
 
 WIDER_ANSWERS: Mapping[str, tuple[tuple[Any, Any], ...]] = {
     "layout": (("BHLD", "...LD"),),
+    "causal": ((None, "top-left"), (None, "bottom-right")),
     "lengths": (("at most", "any"), ("equal", "any"), ("equal", "at most")),
     "gradient": (("once", "twice"), ("none", "once"), ("none", "twice")),
     "deterministic": (("no", "yes"), ("no", "forward"), ("forward", "yes")),

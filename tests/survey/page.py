@@ -22,6 +22,12 @@ from .summary import SUMMARY, Failing, Summary, anonymous, catalogue, dump, load
 PAGE = Path(__file__).parents[2] / "docs" / "survey.md"
 VERDICTS = ("conforms", "conforms-declared", "departs", "broken")
 
+MOST_RULES = 6
+"""How many failing rules of one implementation are told in a table; the others are named."""
+
+MOST_CHARACTERS = 9000
+"""Scripts that are longer write out many numbers and are left to the audit."""
+
 _INTRODUCTION = """\
 # Attention as it is used: a survey
 
@@ -29,8 +35,8 @@ Made by `tox -e survey`; do not edit.
 
 Implementations of attention from public packages, each judged by every rule of this suite's default tier, in a worker
 process, with the answers that it gives to the questions on which sound implementations differ (`attention-conformance
-rules` lists the rules). Every verdict was confirmed by hand: by reading the package's code, and for a departure by an
-experiment outside this suite.
+rules` lists the rules). Every verdict was confirmed by hand: by reading the package's code, and most departures by an
+experiment outside this suite as well. JAX compiles for every shape, so its libraries are judged in fp32 only.
 
 - **conforms**: every rule holds that applies, with the answers of the reference.
 - **conforms-declared**: the same, with other answers or with single departures that are declared and listed below.
@@ -145,11 +151,15 @@ def _departures(rows: Sequence[Summary], names: Mapping[str, str], entries: Mapp
     for row in bad:
         yield f"### {row.package} {row.version}: {code(names[row.target])}\n"
         yield f"{entries[row.target].why or 'No reason was confirmed.'}\n"
-        yield table(("rule", "says", "in", "seen"), [_failing(each) for each in row.failing])
+        yield table(("rule", "says", "in", "seen"), [_failing(each) for each in row.failing[:MOST_RULES]])
+        if len(row.failing) > MOST_RULES:
+            yield f"and {', '.join(each.rule for each in row.failing[MOST_RULES:])}.\n"
         diagnosis = dict.fromkeys(text for each in row.failing for text in each.diagnosis)
         if diagnosis:
             yield "\n".join(("Points to:\n", *(f"- {plain(text)}" for text in diagnosis), ""))
-        if row.script:
+        if sum(map(len, row.script)) > MOST_CHARACTERS:
+            yield f"The script for {row.about} is long; `attention-conformance audit` prints it.\n"
+        elif row.script:
             yield f"{row.about}, as a script:\n"
             yield "\n".join(("```python", *row.script, "```", ""))
     if not bad:

@@ -76,46 +76,46 @@ ENTRIES: tuple[Entry, ...] = (
             "GRADIENT-003", "MASK-001", "MASK-002", "MASK-011", "MASK-014", "MASK-016", "NUMERIC-002", "PURITY-001",
         ),
     ),
-    _entry("keras_attention.py:dot_product_attention", "keras", "torch", "departs", _EMPTY_ROW, ("SNAPSHOT-003",)),
+    _entry("keras_attention.py:dot_product_attention", "keras", "keras", "departs", _EMPTY_ROW, ("SNAPSHOT-003",)),
     _entry(
-        "keras_attention.py:dot_product_attention_fp64", "keras", "torch", "broken",
+        "keras_attention.py:dot_product_attention_fp64", "keras", "keras", "broken",
         "fp64 comes back as fp32 (keras/src/backend/torch/nn.py: compute_dtype)",
     ),
-    _entry("keras_attention.py:attention", "keras", "torch", "conforms-declared"),
-    _entry("keras_attention.py:multi_head_attention", "keras", "torch", "departs", _EMPTY_ROW, ("SNAPSHOT-003",)),
-    _entry("keras_attention.py:group_query_attention", "keras", "torch", "departs", _EMPTY_ROW, ("SNAPSHOT-003",)),
+    _entry("keras_attention.py:attention", "keras", "keras", "conforms-declared"),
+    _entry("keras_attention.py:multi_head_attention", "keras", "keras", "departs", _EMPTY_ROW, ("SNAPSHOT-003",)),
+    _entry("keras_attention.py:group_query_attention", "keras", "keras", "departs", _EMPTY_ROW, ("SNAPSHOT-003",)),
     _entry(
-        "onnx_attention.py:reference_23", "onnx", "numpy", "departs",
+        "onnx_attention.py:reference_23", "onnx", "onnx", "departs",
         "with is_causal the triangle takes its number of queries from the mask, so that under a mask with one row every "
         "query sees the first key only (onnx/reference/ops/op_attention.py: _apply_causal)", ("CAUSAL-006",),
     ),
     _entry(
-        "onnx_attention.py:reference_24", "onnx", "numpy", "departs",
+        "onnx_attention.py:reference_24", "onnx", "onnx", "departs",
         "with is_causal the triangle takes its number of queries from the mask, so that under a mask with one row every "
         "query sees the first key only (onnx/reference/ops/op_attention.py: _apply_causal)", ("CAUSAL-006",),
     ),
     _entry(
-        "onnx_attention.py:reference_scaled", "onnx", "numpy", "departs",
+        "onnx_attention.py:reference_scaled", "onnx", "onnx", "departs",
         "the root of the scale multiplies query and key: a negative scale gives NaN, and in fp64 the root is as exact as "
         "fp32 (onnx/reference/ops/op_attention.py: _compute_attention)", ("OPTIONS-001", "OPTIONS-014"),
     ),
-    _entry("onnx_attention.py:reference_weights", "onnx", "numpy", "conforms-declared"),
+    _entry("onnx_attention.py:reference_weights", "onnx", "onnx", "conforms-declared"),
     _entry(
-        "onnx_attention.py:reference_merged", "onnx", "numpy", "departs",
+        "onnx_attention.py:reference_merged", "onnx", "onnx", "departs",
         "the triangle takes its number of queries from the mask, and an output without queries cannot be merged "
         "(onnx/reference/ops/op_attention.py)", ("CAUSAL-006", "SHAPE-012"),
     ),
-    _entry("onnx_attention.py:runtime_23", "onnxruntime", "numpy", "departs", _NO_QUERIES, ("SHAPE-012",)),
-    _entry("onnx_attention.py:runtime_24", "onnxruntime", "numpy", "departs", _NO_QUERIES, ("SHAPE-012",)),
-    _entry("onnx_attention.py:runtime_weights", "onnxruntime", "numpy", "departs", _NO_QUERIES, ("SHAPE-012",)),
-    _entry("onnx_attention.py:runtime_merged", "onnxruntime", "numpy", "departs", _NO_QUERIES, ("SHAPE-012",)),
+    _entry("onnx_attention.py:runtime_23", "onnxruntime", "onnxruntime", "departs", _NO_QUERIES, ("SHAPE-012",)),
+    _entry("onnx_attention.py:runtime_24", "onnxruntime", "onnxruntime", "departs", _NO_QUERIES, ("SHAPE-012",)),
+    _entry("onnx_attention.py:runtime_weights", "onnxruntime", "onnxruntime", "departs", _NO_QUERIES, ("SHAPE-012",)),
+    _entry("onnx_attention.py:runtime_merged", "onnxruntime", "onnxruntime", "departs", _NO_QUERIES, ("SHAPE-012",)),
     _entry(
-        "onnx_attention.py:runtime_multi_head", "onnxruntime", "numpy", "departs",
+        "onnx_attention.py:runtime_multi_head", "onnxruntime", "onnxruntime", "departs",
         "hidden scores get -10000 added (attribute mask_filter_value), which a higher score than that survives",
         ("MASK-016",),
     ),
     _entry(
-        "onnx_attention.py:runtime_multi_head_causal", "onnxruntime", "numpy", "departs",
+        "onnx_attention.py:runtime_multi_head_causal", "onnxruntime", "onnxruntime", "departs",
         "with `unidirectional` and fewer queries than keys the last query sees every key, the others an upper-left triangle",
         (
             "CAUSAL-001", "CAUSAL-003", "MEMORY-002", "NUMERIC-002", "NUMERIC-003", "NUMERIC-007", "NUMERIC-009", "NUMERIC-016",
@@ -123,16 +123,16 @@ ENTRIES: tuple[Entry, ...] = (
         ),
     ),
     _entry(
-        "onnx_attention.py:runtime_grouped_query", "onnxruntime", "numpy", "broken",
+        "onnx_attention.py:runtime_grouped_query", "onnxruntime", "onnxruntime", "broken",
         "an empty batch ends the process with a division by zero (GroupQueryAttention on the CPU)", ("SHAPE-012",),
     ),
     _entry(
-        "openvino_attention.py:sdpa_f32", "openvino", "numpy", "departs",
+        "openvino_attention.py:sdpa_f32", "openvino", "openvino", "departs",
         "with free sizes no shape is checked: keys, values, batches, heads and masks that do not fit give an output "
         "(ScaledDotProductAttention of the CPU plugin)",
         ("ERRORS-001", "ERRORS-002", "ERRORS-003", "ERRORS-004", "ERRORS-005", "ERRORS-009"),
     ),
-    _entry("mlx_attention.py:scaled_dot_product_attention", "mlx", "numpy", "conforms-declared"),
-    _entry("mlx_attention.py:multi_head_attention", "mlx", "numpy", "conforms-declared"),
-    _entry("tinygrad_attention.py:scaled_dot_product_attention", "tinygrad", "numpy", "conforms-declared"),
+    _entry("mlx_attention.py:scaled_dot_product_attention", "mlx", "mlx", "conforms-declared"),
+    _entry("mlx_attention.py:multi_head_attention", "mlx", "mlx", "conforms-declared"),
+    _entry("tinygrad_attention.py:scaled_dot_product_attention", "tinygrad", "tinygrad", "conforms-declared"),
 )  # fmt: skip

@@ -12,9 +12,12 @@ import jax
 import jax.numpy as jnp
 from equimo.layers.attention import Attention
 
-from attention_conformance import projected, register
+from attention_conformance import Deviation, projected, register
 
 _compiled = partial(jax.jit, static_argnames="heads")
+_NOT_PICKLED = (
+    Deviation("PROJECTION-006", "pickle does not find a function by its name that jax.jit has wrapped here"),
+)
 
 
 @_compiled
@@ -73,10 +76,11 @@ def haiku_module(
 _FULL = ("BHLS", "B1LS", "1HLS", "11LS", "B11S", "111S", "BH1S")
 
 equinox_multi_head = register(
-    projected(equinox_module, framework="jax"), second=None, mask=("bool",), mask_shapes=_FULL
+    projected(equinox_module, framework="jax"), deviations=_NOT_PICKLED, second=None, mask=("bool",), mask_shapes=_FULL
 )
 equimo_attention = register(
     projected(equimo_module, framework="jax"),
+    deviations=_NOT_PICKLED,
     inputs="self",
     precision="softmax32",
     second=None,
@@ -84,5 +88,9 @@ equimo_attention = register(
     mask_shapes=_FULL,
 )
 haiku_multi_head = register(
-    projected(haiku_module, framework="jax"), second=None, mask=("bool", "number"), mask_shapes=_FULL
+    projected(haiku_module, framework="jax"),
+    deviations=_NOT_PICKLED,
+    second=None,
+    mask=("bool", "number"),
+    mask_shapes=_FULL,
 )
