@@ -229,7 +229,7 @@ def test_what_raises_is_observed_by_the_name_of_its_error() -> None:
             raise ValueError(f"a message with an address: {id(mask)}")
         return attention(query, key, value, mask)
 
-    assert conventions(describe(refuses), "fp32")["empty_row"] == "raises ValueError"
+    assert conventions(describe(refuses), "fp32")["empty_row"] == "error"
     seen = {pin.name: pin.observe() for pin in pins(describe(refuses, dtypes=("fp32",)))}
     assert seen["pin_empty_row_fp32"]["eval"] == "raises ValueError"
 
