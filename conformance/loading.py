@@ -230,7 +230,7 @@ def _declared(entry: Implementation, settings: Mapping[str, Any]) -> Implementat
         "framework": entry.framework, "device": entry.device,
         "deviations": tuple(each for each in entry.deviations if each not in own),
     }  # fmt: skip
-    capabilities = {name: getattr(entry.capabilities, name) for name in FIELDS}
+    capabilities = {name: getattr(entry.capabilities, name) for name in entry.given}
     return describe(entry.target, **{**keywords, **capabilities, **settings})
 
 

@@ -98,21 +98,28 @@ def serve() -> None:
 
 
 def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any]) -> None:
-    from .edge import process_state_kept, safe
+    from .edge import process_state_kept
+
+    with place_kept(task["folder"]), process_state_kept():
+        for each in load_and_tell(channel, entry["text"], entry["settings"], task["timeout"]):
+            if each.name not in entry["skip"]:
+                _judge(channel, each, task)
+
+
+def load_and_tell(channel: Channel, target: str, settings: Mapping[str, Any], seconds: float) -> tuple[Any, ...]:
+    """Load a target and tell the parent what it holds; nothing, and why, where it cannot be loaded."""
+    from .edge import safe
     from .errors import ConformanceError
     from .loading import load
 
-    with place_kept(task["folder"]), process_state_kept():
-        channel.arm(task["timeout"])
-        try:
-            loaded = load(entry["text"], entry["settings"])
-        except ConformanceError as error:
-            channel.send("unloadable", target=entry["text"], why=safe(str(error)))
-            return
-        channel.send("loaded", target=entry["text"], names=[each.name for each in loaded])
-        for each in loaded:
-            if each.name not in entry["skip"]:
-                _judge(channel, each, task)
+    channel.arm(seconds)
+    try:
+        loaded = load(target, settings)
+    except ConformanceError as error:
+        channel.send("unloadable", target=target, why=safe(str(error)))
+        return ()
+    channel.send("loaded", target=target, names=[each.name for each in loaded])
+    return loaded
 
 
 def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..worker import Channel, place_kept
+from ..worker import Channel, load_and_tell, place_kept
 
 
 def serve() -> None:
@@ -32,18 +32,7 @@ def serve() -> None:
 def _target(channel: Channel, task: Mapping[str, Any]) -> None:
     import torch
 
-    from ..edge import safe
-    from ..errors import ConformanceError
-    from ..loading import load
-
-    channel.arm(task["timeout"])
-    try:
-        loaded = load(task["target"], task["settings"])
-    except ConformanceError as error:
-        channel.send("unloadable", why=safe(str(error)))
-        return
-    channel.send("loaded", names=[each.name for each in loaded])
-    for each in loaded:
+    for each in load_and_tell(channel, task["target"], task["settings"], task["timeout"]):
         if each.name not in task["skip"]:
             # Set anew: what was imported may have changed it.
             torch.set_num_threads(task["threads"] or torch.get_num_threads())

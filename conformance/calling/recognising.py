@@ -73,14 +73,17 @@ def _answers_on_masks(known: Signature) -> dict[str, Any]:
 def _known(signature: Signature, reference: Reference) -> Signature:
     """Return the signature as the kind of target asks for it.
 
-    A module projects: what it calls `qkv` or `kv` is one tensor. The only argument that has to be given is the input,
-    whatever its name.
+    A module projects: what it calls `qkv` or `kv` is one tensor. The only tensor, or the only argument that has to be
+    given, is the input, whatever its name.
     """
     if reference.kind == "module":
         names = {"qkv": "x", "kv": "context"}
         changed = {each.name: names[each.role] for each in signature.parameters if each.role in names}
         signature = signature.renamed({name: role for name, role in changed.items() if not signature.has(role)})
-    if any(each.role in _TENSORS for each in signature.parameters) or signature.more_by_position:
+    tensors = [each for each in signature.parameters if each.role in _TENSORS]
+    if len(tensors) == 1 and tensors[0].role in ("key", "value"):
+        return signature.renamed({tensors[0].name: "x"})
+    if tensors or signature.more_by_position:
         return signature
     open_places = [each for each in signature.parameters if each.role is None and each.default is None]
     required = [each for each in signature.parameters if each.required]

@@ -75,6 +75,8 @@ def _listen(child: Child, state: _State, hear: Hear) -> Iterator[Told | Failure]
             state.ready = True
         elif kind == "loaded":
             state.names = event["names"]
+        elif kind == "unloadable":
+            yield Failure(event["target"], event["why"], loaded=False)
         elif kind == "experiment":
             state.name, state.text = event["name"], event["text"]
             hear(f"{state.name}  {state.text}")

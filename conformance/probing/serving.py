@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..worker import Channel, place_kept
+from ..worker import Channel, load_and_tell, place_kept
 
 
 def serve() -> None:
@@ -26,18 +26,7 @@ def serve() -> None:
 
 
 def _target(channel: Channel, task: Mapping[str, Any]) -> None:
-    from ..edge import safe
-    from ..errors import ConformanceError
-    from ..loading import load
-
-    channel.arm(task["timeout"])
-    try:
-        loaded = load(task["target"], task["settings"])
-    except ConformanceError as error:
-        channel.send("failed", name=safe(task["target"]), why=safe(str(error)), loaded=False)
-        return
-    channel.send("loaded", names=[each.name for each in loaded])
-    for each in loaded:
+    for each in load_and_tell(channel, task["target"], task["settings"], task["timeout"]):
         if each.name not in task["skip"]:
             _one(channel, each, task["timeout"])
 

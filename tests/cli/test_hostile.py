@@ -41,7 +41,7 @@ ENDED = {
 RAISED = {
     "asks_to_exit": "it raised SystemExit: 0 (at hostile.py:",
     "interrupts": "it raised KeyboardInterrupt: (no message) (at hostile.py:",
-    "returns_text": "it returned str, neither a tensor nor a tuple that starts with one",
+    "returns_text": "it returned str, which holds no tensor",
     "raises_a_surrogate": r"half a character \ud800 and \x1b[31m a colour \x07",
     "raises_markup": "[bold]loud[/bold] :smile: [/closes-nothing]",
     "returns_untouchable": "what it returned made this rule fail at ",

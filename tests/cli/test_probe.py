@@ -109,3 +109,16 @@ def test_help_tells_the_exit_codes() -> None:
     )
     assert done.returncode == 0
     assert "0 found out" in done.stdout
+
+
+def test_what_a_module_registers_is_inferred_beside_what_it_declares(
+    kernels: str, capsys: Printed, tmp_path: Path
+) -> None:
+    (tmp_path / "registering.py").write_text(
+        f"from attention_conformance import register\nfrom {kernels} import attend\nkernel = register(attend, second=None)\n"
+    )
+    how = ("--infer", "--set", "dtypes=fp32", *SMALL)
+    assert cli.run(["audit", "registering.py", *how]) == cli.CONFORMS
+    printed = capsys.readouterr().out
+    assert "inferred empty_row='zeros'" in printed
+    assert "inferred dtypes" not in printed

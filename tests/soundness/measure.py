@@ -29,10 +29,9 @@ from attention_conformance.conventions import second_near
 from attention_conformance.edge import FOREIGN
 from attention_conformance.expectations import Near
 from attention_conformance.fitting import Excluded, fit
-from attention_conformance.gradients import expect_gradients
 from attention_conformance.implementation import Implementation, describe
 from attention_conformance.subject import Result, Subject
-from attention_conformance.trial import Trial, summed
+from attention_conformance.trial import Trial
 from attention_conformance.values import BUILT
 from tests.zoo.program import Program
 from tests.zoo.sound import SOUND
@@ -144,10 +143,7 @@ def _differentiable(trial: Trial) -> bool:
 
 def _gradients(trial: Trial, result: Result) -> Iterator[Compared]:
     found = trial.input_gradients(result)
-    setting = trial.subject.setting_for(trial.inputs)
-    expected = dict(expect_gradients(trial.case, setting, trial.dtype))
-    if trial.case.shared or trial.capabilities.inputs == "self":
-        expected = summed(expected, "kv" if trial.case.shared == "kv" else "qkv")
+    expected = trial.expected_sums()
     for name, gradient in found.items():
         yield _compared(f"gradient of the {name}", trial, gradient, expected[name])
 
