@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ..cases import Case, Mask
-from ..expectations import Near
 from ..inputs import Inputs
 from ..trial import Trial
 from .prober import AGREES, DEPARTS, RAISES, Check, Prober, Seen
@@ -45,7 +43,7 @@ def settle_masks(prober: Prober) -> None:
     """Find out kinds, meaning and shapes of masks."""
     reads = [_read(prober, kind) for kind in KINDS]
     lengths = prober.see(_case("B11S", "lengths"), _agrees, mask=("lengths",), mask_shapes="broadcast")
-    offered = [read for read in reads if read.agreeing and not _misread(prober, read)]
+    offered = [read for read in reads if read.agreeing]
     unexplained = [read for read in reads if read not in offered and _is_a_fault(prober, read)]
     if not offered and not unexplained:
         kinds: tuple[str, ...] = ("lengths",) if lengths.agrees else ()
@@ -56,7 +54,7 @@ def settle_masks(prober: Prober) -> None:
     kept = tuple(read.kind for read in reads if read in offered or read in unexplained)
     kinds = (*kept, "lengths") if lengths.agrees else kept
     prober.settle("mask", kinds, _told(prober, reads, lengths), settled=not unexplained)
-    _settle_shapes(prober, offered, unexplained)
+    _settle_shapes(prober, offered)
 
 
 def _case(pattern: str, kind: str) -> Case:
@@ -109,8 +107,6 @@ def _finite(mask: Mask | None) -> Mask:
 
 def _misread(prober: Prober, read: Read) -> str:
     """Return as what a kind is read that does not do what it says, or nothing."""
-    if read.agreeing:
-        return ""
     for shape in read.wrong:
         for name, check in _READINGS.items():
             if prober.see(_case(shape, read.kind), check, **_delivered(shape, read.kind)).agrees:
@@ -152,12 +148,8 @@ def _nonzero_attends(trial: Trial) -> None:
 
 
 def _output_agrees(trial: Trial, otherwise: Inputs) -> None:
-    near: Near = trial.expectation(otherwise).output
-    trial.near("output", trial.run().output, near, ignore=_without_a_key(trial, otherwise))
-
-
-def _without_a_key(trial: Trial, inputs: Inputs) -> Tensor | None:
-    return trial.expectation(inputs).empty_rows
+    expectation = trial.expectation(otherwise)
+    trial.near("output", trial.run().output, expectation.output, ignore=expectation.empty_rows)
 
 
 _READINGS: Mapping[str, Check] = {
@@ -175,7 +167,7 @@ def _settle_meaning(prober: Prober, offered: Iterable[Read]) -> None:
         prober.settle("mask_means", read.means, f"{told} in {len(read.agreeing)} shapes")
 
 
-def _settle_shapes(prober: Prober, offered: list[Read], unexplained: list[Read]) -> None:
+def _settle_shapes(prober: Prober, offered: list[Read]) -> None:
     if not offered:
         prober.settle("mask_shapes", "broadcast", "no shape of mask does what it says", settled=False)
         return
