@@ -44,7 +44,8 @@ def settle_masks(prober: Prober) -> None:
     reads = [_read(prober, kind) for kind in KINDS]
     lengths = prober.see(_case("B11S", "lengths"), _agrees, mask=("lengths",), mask_shapes="broadcast")
     offered = [read for read in reads if read.agreeing]
-    unexplained = [read for read in reads if read not in offered and _is_a_fault(prober, read)]
+    asked = [read for read in reads if read not in offered and not _is_read_as_number(read, offered)]
+    unexplained = [read for read in asked if _is_a_fault(prober, read)]
     if not offered and not unexplained:
         kinds: tuple[str, ...] = ("lengths",) if lengths.agrees else ()
         prober.settle("mask", kinds, _told(prober, reads, lengths))
@@ -91,15 +92,16 @@ def _shapes(prober: Prober, kind: str, means: str) -> dict[str, Seen]:
         seen = prober.see(case, _agrees, **how)
         if seen.agrees and kind == "additive":
             # 0 and -inf alone could be read as a number that hides.
-            finite = prober.see(replace(case, name=f"{case.name}, finite", mask=_finite(case.mask)), _agrees, **how)
+            finite = prober.see(_finite(case), _agrees, **how)
             seen = seen if finite.agrees else finite
         if seen.state in (AGREES, DEPARTS, RAISES):
             shapes[pattern] = seen
     return shapes
 
 
-def _finite(mask: Mask | None) -> Mask:
-    return replace(mask or Mask(), finite=True)
+def _finite(case: Case) -> Case:
+    """Return a case of an additive mask with finite values added as well."""
+    return replace(case, name=f"{case.name}, finite", mask=replace(case.mask or Mask(), finite=True))
 
 
 # Misreadings
@@ -116,8 +118,14 @@ def _misread(prober: Prober, read: Read) -> str:
 
 def _unexplained(prober: Prober, read: Read) -> str:
     shape = read.wrong[0]
-    fault = prober.explained(_case(shape, read.kind), **_delivered(shape, read.kind))
+    case = _case(shape, read.kind)
+    fault = prober.explained(_finite(case) if read.kind == "additive" else case, **_delivered(shape, read.kind))
     return f"taken and does not hide what it is to hide{fault}"
+
+
+def _is_read_as_number(read: Read, offered: Iterable[Read]) -> bool:
+    """Say whether a mask to be added is one of numbers to this implementation: zero or not is all that counts."""
+    return read.kind == "additive" and any(each.kind == "number" for each in offered)
 
 
 def _is_a_fault(prober: Prober, read: Read) -> bool:

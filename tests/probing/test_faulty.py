@@ -142,3 +142,17 @@ def test_a_value_that_is_not_read_is_no_context() -> None:
     profile = _found(reads_the_key_twice)
     assert profile.answers["inputs"] == "cross"
     assert "layout" in _open(profile)
+
+
+def test_an_additive_mask_with_a_known_fault_stays_to_be_judged() -> None:
+    def scales_the_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+        scores = query @ key.transpose(-2, -1)
+        if mask is not None and mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        elif mask is not None:
+            scores = scores + mask
+        return (scores / query.size(-1) ** 0.5).softmax(-1) @ value
+
+    profile = _found(scales_the_mask)
+    assert "additive" in profile.answers["mask"]
+    assert "mask" in _open(profile)
