@@ -44,6 +44,12 @@ SETS: Mapping[str, tuple[str, ...]] = {
 SCALES = ("1/sqrt(D)", "1/sqrt(d_model)")
 """Scales known by their formula; a number is accepted as well."""
 
+USUAL_SCALES = (*SCALES, 1.0)
+"""Scales that are tried where nothing is known."""
+
+UNASKED_TRIANGLES = (None, "always top-left", "always bottom-right")
+"""What a call may be that does not ask for a causal triangle."""
+
 
 @dataclass(frozen=True)
 class Capabilities:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .capabilities import USUAL_SCALES
 from .cases import Case, Mask
 from .comparing import Departure, NotApplicable, require_near, require_shape
 from .dtypes import is_half
@@ -154,7 +155,6 @@ def _is_any_second(trial: Trial, second: torch.Tensor) -> bool:
 
 
 TRIANGLES = ("top-left", "bottom-right", "always top-left", "always bottom-right")
-_SCALES = ("1/sqrt(D)", "1/sqrt(d_model)", 1.0)
 
 CONVENTIONS: Mapping[str, Convention] = {
     entry.capability: entry
@@ -164,7 +164,7 @@ CONVENTIONS: Mapping[str, Convention] = {
             (PLAIN, SQUARE_PLAIN), agrees, ("scale", "causal"),
         ),
         Convention(
-            "scale", "By what are the scores multiplied?", _SCALES, (PLAIN,), agrees, ("layout", "causal"),
+            "scale", "By what are the scores multiplied?", USUAL_SCALES, (PLAIN,), agrees, ("layout", "causal"),
             measure=lambda trial: measured_scale(trial),
         ),
         Convention(

@@ -6,7 +6,6 @@ Canonical are (B, H, L, D) for kernels, or fewer or more leading axes with `...L
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
 from torch import Tensor
 
@@ -31,13 +30,7 @@ def to_layout(tensor: Tensor, layout: str) -> Tensor:
     """Turn a canonical tensor into a layout; a view where nothing has to be merged."""
     order, merged = ORDERS.get(layout), MERGED.get(layout)
     tensor = tensor if order is None else tensor.permute(order)
-    return tensor if merged is None else _merge(tensor, merged)
-
-
-def _merge(tensor: Tensor, axis: int) -> Tensor:
-    """Like `flatten`, which cannot infer a size where another one is 0."""
-    sizes = tensor.shape
-    return tensor.reshape(*sizes[:axis], prod(sizes[axis : axis + 2]), *sizes[axis + 2 :])
+    return tensor if merged is None else tensor.flatten(merged, merged + 1)
 
 
 def from_layout(tensor: Tensor, layout: str, heads: int) -> Tensor:

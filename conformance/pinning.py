@@ -35,7 +35,7 @@ from .implementation import Implementation
 from .inputs import ROLES, Drawn, Inputs, make, shapes_of
 from .reading import read
 from .snapshot import PinExtension
-from .subject import MODES, Subject, has_two_modes
+from .subject import Subject, modes_of
 from .trial import Trial
 
 SMALL = Case("pinned", batch=2, heads=2, queries=3, keys=4, width=4, value_width=3)
@@ -85,11 +85,6 @@ def pins(implementation: Implementation) -> Iterator[Pin]:
 def _first_fitting(cases: tuple[Case, ...], implementation: Implementation) -> Case | None:
     fitted = (fit(case, implementation) for case in cases)
     return next((case for case in fitted if not isinstance(case, Excluded)), None)
-
-
-def modes_of(implementation: Implementation) -> tuple[str, ...]:
-    """Return the modes in which an implementation can differ."""
-    return MODES if has_two_modes(implementation) else MODES[-1:]
 
 
 # Conventions

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .capabilities import UNASKED_TRIANGLES
 from .cases import Case
 from .comparing import Departure, NotApplicable
 from .conventions import CONVENTIONS, Convention
@@ -19,7 +20,6 @@ from .errors import UnknownCall
 from .fitting import Excluded, fit
 from .trial import Trial
 
-_ALWAYS = (None, "always top-left", "always bottom-right")
 _MASK_SHAPES = (("BLS",), ("BS",), ("B1LS",), ("BHLS",), ("(BH)LS",), ("B11S",))
 """Shapes of mask to which code is often bound that does not let masks broadcast."""
 
@@ -140,7 +140,8 @@ def _alternatives(trial: Trial, name: str) -> list[Any]:
     if name == "second":
         return _other_seconds(trial)
     if name == "causal" and not trial.case.causal:
-        answers = _ALWAYS if declared is None or str(declared).startswith("always") else _ALWAYS[1:]
+        switchable = declared is not None and not str(declared).startswith("always")
+        answers = UNASKED_TRIANGLES[1:] if switchable else UNASKED_TRIANGLES
     return [answer for answer in answers if answer != declared]
 
 

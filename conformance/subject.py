@@ -27,6 +27,7 @@ from .parameters import Experiment, Layout, experiment, recognise
 MODES = ("train", "eval")
 """`train`: gradients are recorded, modules are in train mode. `eval`: no_grad, modules are in eval mode."""
 
+
 @dataclass(frozen=True)
 class Delivered:
     """The tensors exactly as the implementation gets them, the number of heads of the query and of the key, and the
@@ -301,6 +302,11 @@ def heads_of(inputs: Inputs) -> tuple[int, int]:
 def _unmerged(second: Tensor, heads: int) -> Tensor:
     """Return a second result (BH, ...) as (B, H, ...)."""
     return second if not second.dim() or second.shape[0] % heads else second.unflatten(0, (-1, heads))
+
+
+def modes_of(implementation: Implementation) -> tuple[str, ...]:
+    """Return the modes in which an implementation can differ."""
+    return MODES if has_two_modes(implementation) else MODES[-1:]
 
 
 def has_two_modes(implementation: Implementation) -> bool:

@@ -45,6 +45,14 @@ class WorkerFailed(ConformanceError, RuntimeError):
     """A worker process did not start: nothing can be judged."""
 
 
+def never_started(death: Death, module: str) -> WorkerFailed:
+    """Return the error for a child that died before it was ready to serve by `module`."""
+    return WorkerFailed(
+        f"a worker process did not start ({death.how}). It needs this Python, torch and this package: try "
+        f"python -c 'import {module}'. It said:\n{death.said}"
+    )
+
+
 @dataclass(frozen=True)
 class Task:
     """A batch of targets, each with its settings, and how to judge them."""
@@ -174,10 +182,7 @@ class _Batch:
     def _bury(self, death: Death) -> None:
         """Write down what a dead child leaves behind."""
         if not self.ready:
-            raise WorkerFailed(
-                f"a worker process did not start ({death.how}). It needs this Python, torch and this package: try "
-                f"python -c 'import attention_conformance.worker'. It said:\n{death.said}"
-            )
+            raise never_started(death, f"{__package__}.worker")
         current, target = self.current, self.pending[0]
         if current is not None:
             at = current.running or next(iter(current.missing), None)

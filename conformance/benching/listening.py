@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..child import Child, Death
-from ..workers import WorkerFailed
+from ..workers import never_started
 from .groups import Group, Plan
 from .measure import Failure, Measurement, to_failure, to_measurement
 
@@ -101,10 +101,7 @@ def _note(state: _State, kind: str, event: Mapping[str, Any], hear: Hear) -> Non
 def _buried(task: Task, state: _State, death: Death) -> Failure:
     """Return what is to be said of a dead child."""
     if not state.ready:
-        raise WorkerFailed(
-            f"a worker process did not start ({death.how}). It needs this Python, torch and this package: try "
-            f"python -c 'import attention_conformance.benching.serving'. It said:\n{death.said}"
-        )
+        raise never_started(death, f"{__package__}.serving")
     if state.current is None:
         return Failure(task.target, "target", None, f"while it was loaded, {death.how}{death.where}", loaded=False)
     return Failure(state.current, "target", state.group, f"{death.how}{death.where}; nothing after it was measured")

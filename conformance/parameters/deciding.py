@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from ..capabilities import UNASKED_TRIANGLES, USUAL_SCALES
 from ..cases import Case
 from ..comparing import NotApplicable
 from ..edge import Raised, WrongResult, process_state_kept
@@ -27,8 +28,6 @@ from .storage import Layout
 TOLERANCES = {"fp64": 1e-5, "fp32": 1e-3}
 """Largest relative distance that counts as agreement, far above rounding and far below any exchange of rows."""
 _HALVES = 0.05
-_SCALES = ("1/sqrt(D)", "1/sqrt(d_model)", 1.0)
-_TRIANGLES = (None, "always top-left", "always bottom-right")
 
 
 @dataclass
@@ -89,7 +88,7 @@ def experiment(
     fitted = [case for case in (fit(case, implementation) for case in cases) if not isinstance(case, Excluded)]
     if len(fitted) < 2 or any((case.heads, case.width) != sizes for case in fitted):
         return None
-    variants = itertools.product((setting.scale, *_SCALES), (setting.causal, *_TRIANGLES))
+    variants = itertools.product((setting.scale, *USUAL_SCALES), (setting.causal, *UNASKED_TRIANGLES))
     settings = [replace(setting, scale=scale, causal=causal) for scale, causal in variants]
     plain, one_key = (make(case, True, dtype) for case in fitted)
     return Experiment(build, call, plain, one_key, list(dict.fromkeys(settings)))

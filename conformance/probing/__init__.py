@@ -12,7 +12,7 @@ from ..edge import process_state_kept, telling_interrupts_apart
 from ..implementation import Implementation
 from .calls import settle_call
 from .causality import settle_causality
-from .finding import Finding, Profile, in_order, worded
+from .finding import Finding, Profile, in_order
 from .masking import settle_masks
 from .numbers import settle_numbers
 from .options import settle_options
@@ -20,7 +20,7 @@ from .prober import Prober
 from .results import settle_results
 from .sizes import settle_sizes
 
-__all__ = ["Finding", "Profile", "probe", "worded"]
+__all__ = ["Finding", "Profile", "probe"]
 
 
 _IN_ORDER = (settle_sizes, settle_masks, settle_results, settle_causality, settle_options, settle_numbers)

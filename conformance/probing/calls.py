@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ..capabilities import UNASKED_TRIANGLES, USUAL_SCALES
 from ..cases import Case
 from ..comparing import Departure, NotApplicable, require_shape
 from ..conventions import PLAIN, measured_scale
@@ -26,8 +27,6 @@ OFFERS: tuple[Mapping[str, Any], ...] = (
 )
 """What is asked less and less of a call until it is answered."""
 
-SCALES = ("1/sqrt(D)", "1/sqrt(d_model)", 1.0)
-TRIANGLES = (None, "always top-left", "always bottom-right")
 DTYPES = ("fp32", "fp64", "bf16", "fp16")
 
 Answers = dict[str, Any]
@@ -97,9 +96,6 @@ def _keep_what_was_answered(prober: Prober, answers: Answers) -> None:
 def _keep(prober: Prober, answers: Answers, seen: Seen) -> None:
     for name, value in answers.items():
         prober.settle(name, value, f"a plain call {seen.told}")
-    for name in ("layout", "inputs", "scale"):
-        if name not in answers:
-            prober.settle(name, prober.known(name), f"a plain call {seen.told}")
 
 
 def _has_the_right_shape(trial: Trial) -> None:
@@ -110,8 +106,8 @@ def _has_the_right_shape(trial: Trial) -> None:
 def _read(prober: Prober, answers: Answers) -> tuple[Answers, Seen] | None:
     """Return scale and triangle under which a call agrees, known or measured, on two sets of sizes."""
     usual = prober.known("scale")
-    for scale in sorted(SCALES, key=lambda word: word != usual):
-        for causal in TRIANGLES:
+    for scale in sorted(USUAL_SCALES, key=lambda word: word != usual):
+        for causal in UNASKED_TRIANGLES:
             found = {"scale": scale, "causal": causal}
             seen = _agrees_twice(prober, {**answers, **found})
             if seen is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..capabilities import FIELDS, Capabilities
+from ..capabilities import FIELDS
 from ..implementation import Implementation
 
 
@@ -53,9 +53,3 @@ class Profile:
 def in_order(findings: Mapping[str, Finding]) -> tuple[Finding, ...]:
     """Return findings in the order of the fields of `Capabilities`."""
     return tuple(findings[name] for name in FIELDS if name in findings)
-
-
-def worded(capabilities: Mapping[str, Any] | Capabilities) -> str:
-    """Return capabilities as keyword arguments of `register`."""
-    pairs = capabilities.items() if isinstance(capabilities, Mapping) else vars(capabilities).items()
-    return ", ".join(f"{name}={value!r}" for name, value in pairs)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..child import Child
-from ..workers import WorkerFailed
+from ..workers import never_started
 from .plain import Told, told
 
 TIMEOUT = 60.0
@@ -92,10 +92,7 @@ def _buried(target: str, state: _State, child: Child) -> Failure:
     """Return what is to be said of a dead child."""
     death = child.death()
     if not state.ready:
-        raise WorkerFailed(
-            f"a worker process did not start ({death.how}). It needs this Python, torch and this package: try "
-            f"python -c 'import attention_conformance.probing.serving'. It said:\n{death.said}"
-        )
+        raise never_started(death, f"{__package__}.serving")
     name = state.name or target
     state.skip.append(name)
     when = f"with {state.text}" if state.text else "while it was loaded"

@@ -20,6 +20,10 @@ OTHERS = {"BS": "B11S", "BLS": "B1LS", "(BH)LS": "BHLS", "(BH)1S": "BH1S"}
 """Shapes that do not broadcast, and the axes of the mask that is delivered in them."""
 
 
+IGNORED = "ignored"
+UNEXPLAINED = "taken and does not hide what it is to hide"
+
+
 @dataclass(frozen=True)
 class Read:
     """How one kind of mask is read: what true means, and what was seen in each shape."""
@@ -44,17 +48,19 @@ def settle_masks(prober: Prober) -> None:
     reads = [_read(prober, kind) for kind in KINDS]
     lengths = prober.see(_case("B11S", "lengths"), _agrees, mask=("lengths",), mask_shapes="broadcast")
     offered = [read for read in reads if read.agreeing]
-    asked = [read for read in reads if read not in offered and not _is_read_as_number(read, offered)]
-    unexplained = [read for read in asked if _is_a_fault(prober, read)]
+    taken_for = {read.kind: _taken_for(prober, read) for read in reads if read.wrong and not read.agreeing}
+    asked = [read for read in reads if read.kind in taken_for and not _is_read_as_number(read, offered)]
+    unexplained = [read for read in asked if _is_a_fault(read.kind, taken_for[read.kind])]
+    told = _told(reads, taken_for, lengths)
     if not offered and not unexplained:
         kinds: tuple[str, ...] = ("lengths",) if lengths.agrees else ()
-        prober.settle("mask", kinds, _told(prober, reads, lengths))
+        prober.settle("mask", kinds, told)
         return
     _settle_meaning(prober, offered)
     offered = [read for read in offered if read.kind == "additive" or read.means == prober.known("mask_means")]
     kept = tuple(read.kind for read in reads if read in offered or read in unexplained)
     kinds = (*kept, "lengths") if lengths.agrees else kept
-    prober.settle("mask", kinds, _told(prober, reads, lengths), settled=not unexplained)
+    prober.settle("mask", kinds, told, settled=not unexplained)
     _settle_shapes(prober, offered)
 
 
@@ -107,20 +113,16 @@ def _finite(case: Case) -> Case:
 # Misreadings
 
 
-def _misread(prober: Prober, read: Read) -> str:
-    """Return as what a kind is read that does not do what it says, or nothing."""
+def _taken_for(prober: Prober, read: Read) -> str:
+    """Return as what a kind is read that is taken and does not do what it says."""
     for shape in read.wrong:
         for name, check in _READINGS.items():
             if prober.see(_case(shape, read.kind), check, **_delivered(shape, read.kind)).agrees:
                 return name
-    return ""
-
-
-def _unexplained(prober: Prober, read: Read) -> str:
     shape = read.wrong[0]
     case = _case(shape, read.kind)
     fault = prober.explained(_finite(case) if read.kind == "additive" else case, **_delivered(shape, read.kind))
-    return f"taken and does not hide what it is to hide{fault}"
+    return f"{UNEXPLAINED}{fault}"
 
 
 def _is_read_as_number(read: Read, offered: Iterable[Read]) -> bool:
@@ -128,12 +130,12 @@ def _is_read_as_number(read: Read, offered: Iterable[Read]) -> bool:
     return read.kind == "additive" and any(each.kind == "number" for each in offered)
 
 
-def _is_a_fault(prober: Prober, read: Read) -> bool:
-    """Say whether a kind is taken and does something that no other kind does: one that the reference offers, or one
-    of which it is known what is wrong with it."""
-    if read.agreeing or not read.wrong or _misread(prober, read) not in ("", "ignored"):
-        return False
-    return read.kind in OFFERED_BY_DEFAULT or "looks like" in _unexplained(prober, read)
+def _is_a_fault(kind: str, taken_for: str) -> bool:
+    """Say whether a kind does something that no other kind does: one that the reference offers, or one of which it is
+    known what is wrong with it."""
+    if taken_for == IGNORED:
+        return True
+    return taken_for.startswith(UNEXPLAINED) and (kind in OFFERED_BY_DEFAULT or taken_for != UNEXPLAINED)
 
 
 def _added(trial: Trial) -> None:
@@ -161,7 +163,7 @@ def _output_agrees(trial: Trial, otherwise: Inputs) -> None:
 
 
 _READINGS: Mapping[str, Check] = {
-    "added to the scores": _added, "ignored": _ignored, "read as nonzero = attend": _nonzero_attends,
+    "added to the scores": _added, IGNORED: _ignored, "read as nonzero = attend": _nonzero_attends,
 }  # fmt: skip
 
 
@@ -208,13 +210,13 @@ def _broadcastable(prober: Prober) -> tuple[str, ...]:
     return BROADCASTABLE[:-1] if prober.is_module else BROADCASTABLE
 
 
-def _told(prober: Prober, reads: Iterable[Read], lengths: Seen) -> str:
+def _told(reads: Iterable[Read], taken_for: Mapping[str, str], lengths: Seen) -> str:
     words = []
     for read in reads:
         if read.agreeing:
             words.append(f"{read.kind} agrees in {len(read.agreeing)} shapes")
         elif read.wrong:
-            words.append(f"{read.kind} is {_misread(prober, read) or _unexplained(prober, read)}")
+            words.append(f"{read.kind} is {taken_for[read.kind]}")
         elif read.shapes:
             words.append(f"{read.kind} raises")
     return "; ".join([*words, f"lengths {'agree' if lengths.agrees else 'are not taken'}"])

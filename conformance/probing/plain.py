@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..edge import safe
-from .finding import Finding, Profile, worded
+from ..reading import declaration
+from .finding import Finding, Profile
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def registration(target: str, profile: Profile) -> str:
         more.append("call=...")
     if implementation.parameters is not None:
         more.append(f"parameters={dict(implementation.parameters)!r}")
-    answers = worded(profile.differing)
+    answers = declaration(profile.differing)
     keywords = ", ".join([*more, *([answers] if answers else [])])
     return f"{place}register({name}{f', {keywords}' if keywords else ''})"
 

@@ -15,7 +15,7 @@ from ..diagnosis import Diagnostician
 from ..edge import FOREIGN, Unreadable, is_interrupt
 from ..fitting import Excluded, fit
 from ..implementation import Implementation
-from ..subject import Subject, has_two_modes
+from ..subject import Subject, modes_of
 from ..trial import Trial
 from .finding import Finding
 
@@ -72,7 +72,7 @@ class Prober:
     @property
     def modes(self) -> tuple[str, ...]:
         """The modes in which it can differ."""
-        return ("train", "eval") if has_two_modes(self.implementation) else ("eval",)
+        return modes_of(self.implementation)
 
     def known(self, capability: str) -> Any:
         """Return the answer that is known so far, or the reference's."""
