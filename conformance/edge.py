@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
-
-import numpy as np
-import torch
 
 from .errors import ConformanceError, FrameworkMissing, UnknownCall, UnknownParameters
 
@@ -120,30 +116,3 @@ def foreign(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if is_interrupt(original) or isinstance(original, (WrongResult, UnknownCall, FrameworkMissing)):
             raise
         raise Raised(original) from original
-
-
-@contextmanager
-def process_state_kept() -> Iterator[None]:
-    """Put back what foreign code may have changed for the process: dtype, device, grad mode, threads, randomness."""
-    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    deterministic, device = torch.are_deterministic_algorithms_enabled(), torch.get_default_device()
-    own, drawn = torch.get_rng_state(), random.getstate()
-    drawn_by_numpy = np.random.get_state()  # noqa: NPY002 - the global generator is put back
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(dtype)
-        torch.set_grad_enabled(grad)
-        if torch.get_default_device() != device:
-            # None also takes away the mode that intercepts every call of torch and keeps it from its fast paths.
-            torch.set_default_device(None if device.type == "cpu" else device)
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-        if torch.get_float32_matmul_precision() != precision:
-            torch.set_float32_matmul_precision(precision)
-        if torch.are_deterministic_algorithms_enabled() != deterministic:
-            torch.use_deterministic_algorithms(deterministic)
-        torch.set_rng_state(own)
-        random.setstate(drawn)
-        np.random.set_state(drawn_by_numpy)  # noqa: NPY002

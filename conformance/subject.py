@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,7 @@ from .inputs import Inputs
 from .layouts import from_layout, hides_heads, to_layout
 from .memory import place
 from .parameters import Experiment, Layout, experiment, recognise
+from .process_state import computing_state_kept
 
 MODES = ("train", "eval")
 """`train`: gradients are recorded, modules are in train mode. `eval`: no_grad, modules are in eval mode."""
@@ -224,12 +226,16 @@ class Subject:
         """Deliver and call. Raises Raised or WrongResult."""
         return self.call(self.deliver(inputs), inputs, module)
 
-    def call(self, delivered: Delivered, inputs: Inputs, module: nn.Module | None = None) -> Result:
-        """Call the implementation with these very tensors."""
+    def call(
+        self, delivered: Delivered, inputs: Inputs, module: nn.Module | None = None, *, tidy: bool = True
+    ) -> Result:  # fmt: skip
+        """Call the implementation with these very tensors; a `tidy` call leaves no setting behind that decides how
+        numbers are computed."""
         target: Any = self.implementation.target
         if self.implementation.is_module:
             target = module if module is not None else self.module(inputs)
-        with torch.set_grad_enabled(self.mode == "train" and self.capabilities.gradient != "none"):
+        kept = computing_state_kept() if tidy else nullcontext()
+        with kept, torch.set_grad_enabled(self.mode == "train" and self.capabilities.gradient != "none"):
             wanted = torch.is_grad_enabled()
             self.prepare(target, delivered)
             returned = foreign(self._across, target, delivered)

@@ -98,7 +98,7 @@ def serve() -> None:
 
 
 def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any]) -> None:
-    from .edge import process_state_kept
+    from .process_state import process_state_kept
 
     with place_kept(task["folder"]), process_state_kept():
         for each in load_and_tell(channel, entry["text"], entry["settings"], task["timeout"]):

@@ -16,7 +16,7 @@ def serve() -> None:
     """Work through the task on standard input, then end without giving foreign exit handlers a chance to hang."""
     channel = Channel()
     task = channel.task()
-    from ..edge import process_state_kept
+    from ..process_state import process_state_kept
     from . import contenders, measure  # noqa: F401 - imports torch and the catalogue before the clock starts
     from .meter import peak_bytes
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 
 import pytest
-import torch
 from torch import Tensor
 
 from attention_conformance import Outcome, check
-from attention_conformance.edge import Raised, foreign, process_state_kept, safe, telling_interrupts_apart
+from attention_conformance.edge import Raised, foreign, safe, telling_interrupts_apart
 
 from .test_declaring import attend
 
@@ -76,20 +75,6 @@ def test_text_of_others_is_made_safe(text: str, clean: str) -> None:
 def test_text_of_others_is_cut() -> None:
     assert safe("a" * 50, limit=10) == "a" * 10 + " ..."
     assert safe("a" * 10, limit=10) == "a" * 10
-
-
-def test_the_settings_of_the_process_are_put_back() -> None:
-    before = (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads())
-    precision, random = torch.get_float32_matmul_precision(), torch.get_rng_state()
-    with process_state_kept():
-        torch.set_default_dtype(torch.float16)
-        torch.set_grad_enabled(False)
-        torch.set_num_threads(torch.get_num_threads() + 1)
-        torch.set_float32_matmul_precision("medium")
-        torch.rand(5)
-    assert (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()) == before
-    assert torch.get_float32_matmul_precision() == precision
-    assert torch.equal(torch.get_rng_state(), random)
 
 
 def _exits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
