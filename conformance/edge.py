@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import traceback
@@ -18,7 +19,7 @@ class Raised(ConformanceError):
     """The implementation raised. `kind` is the type's name, `text` its message made safe, `where` its last line."""
 
     def __init__(self, original: BaseException) -> None:
-        self.kind = safe(type(original).__name__)
+        self.kind = _kind(original)
         self.text = safe(_message(original))
         self.where = safe(_place(original))
         super().__init__(f"it raised {self.kind}: {_shortened(self.text)}{self.where}")
@@ -31,7 +32,7 @@ class Unreadable(ConformanceError):
         frames = traceback.extract_tb(original.__traceback__)
         own = [frame for frame in frames if frame.filename.startswith(_OWN)] or list(frames)
         place = f" at {own[-1].filename.rsplit('/', 1)[-1]}:{own[-1].lineno}" if own else ""
-        told = f"{safe(type(original).__name__)}: {_shortened(safe(_message(original)))}"
+        told = f"{_kind(original)}: {_shortened(safe(_message(original)))}"
         super().__init__(f"what it returned made this rule fail{place} with {told}")
 
 
@@ -50,11 +51,30 @@ def safe(text: str, limit: int = 2000) -> str:
     return clean if len(clean) <= limit else clean[:limit] + " ..."
 
 
+_DEVICE_IS_LOST = re.compile(
+    r"\b(?:CUDA|HIP).*(?:illegal memory access|device-side assert|unspecified launch failure|misaligned address|illegal "
+    r"instruction|invalid program counter|invalid address space|hardware stack error|launch timed out|uncorrectable)",
+    re.IGNORECASE,
+)
+
+
+def device_is_lost(text: str) -> bool:
+    """Say whether a text tells of an error that a device keeps: every later call in the same process raises it again."""
+    return _DEVICE_IS_LOST.search(text) is not None
+
+
 def _message(original: BaseException) -> str:
     try:
         return str(original)
     except BaseException as second:  # noqa: BLE001 - foreign __str__ may raise anything
-        return f"(its message raised {type(second).__name__})"
+        return f"(its message raised {_kind(second)})"
+
+
+def _kind(original: BaseException) -> str:
+    try:
+        return safe(type(original).__name__, 200).replace("\n", "\\n")
+    except BaseException:  # noqa: BLE001 - a foreign metaclass may raise anything
+        return "an exception without a name"
 
 
 def _shortened(text: str) -> str:

@@ -93,7 +93,7 @@ COMPUTING = (
         lambda state: torch.use_deterministic_algorithms(state[0], warn_only=state[1]),
     ),
     Setting("kernels of torch's attention", _kernels, _set_kernels),
-    Setting("floating-point errors of NumPy", np.geterr, lambda state: np.seterr(**state)),
+    Setting("error handling of NumPy", np.geterr, lambda state: np.seterr(**state)),
 )  # fmt: skip
 """What decides how numbers are computed."""
 
@@ -118,13 +118,13 @@ def _put_streams(state: tuple[Any, ...]) -> None:
     sys.stdin, sys.stdout, sys.stderr = state
 
 
-def _filters() -> tuple[list[Any], list[Any], Any]:
-    return warnings.filters, list(warnings.filters), warnings.showwarning  # type: ignore[return-value]
+def _filters() -> tuple[Any, list[Any], Any]:
+    return warnings.filters, list(warnings.filters), warnings.showwarning
 
 
-def _put_filters(state: tuple[list[Any], list[Any], Any]) -> None:
-    warnings.filters, warnings.showwarning = state[0], state[2]  # type: ignore[assignment]
-    warnings.filters[:] = state[1]  # type: ignore[index]
+def _put_filters(state: tuple[Any, list[Any], Any]) -> None:
+    warnings.filters, warnings.showwarning = state[0], state[2]
+    state[0][:] = state[1]
 
 
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name)]

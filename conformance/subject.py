@@ -281,6 +281,10 @@ class Subject:
     def _result(self, returned: object, delivered: Delivered) -> Result:
         advice = "call=lambda f, query, key, value, mask=None: f(...)" if self._form is None else self._form.suggested()
         first, second, pick = split(returned, self.capabilities.second, advice)
+        if first.layout is not torch.strided or first.is_meta or first.is_quantized or first.is_nested:
+            raise WrongResult(
+                f"it returned a tensor {_unreadable(first)}; return a dense one of the inputs' dtype and device"
+            )
         if second is not None and self.capabilities.layout == "(BH)LD":
             second = _unmerged(second, delivered.heads[0])
         return Result(self.canonical(first, delivered.heads[0]), second, delivered, pick)
@@ -298,6 +302,15 @@ class Subject:
     def canonical(self, tensor: Tensor, heads: int) -> Tensor:
         """Return a tensor of so many heads (a result, what was delivered, its gradient) in canonical axes."""
         return from_layout(tensor, self.capabilities.layout, heads)
+
+
+def _unreadable(tensor: Tensor) -> str:
+    """Say why the values of a tensor cannot be read as they are."""
+    if tensor.is_meta:
+        return "without values, on the device meta"
+    if tensor.is_nested:
+        return "of nested tensors"
+    return "of quantised values" if tensor.is_quantized else f"whose layout is {tensor.layout}"
 
 
 def heads_of(inputs: Inputs) -> tuple[int, int]:

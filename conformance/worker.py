@@ -11,14 +11,21 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from .footprint import first_to_die
+
+if TYPE_CHECKING:
+    from .records import Record
+    from .tampering import Watch
 
 BEAT_SECONDS = 1.0
 """How often the parent is told that all is well. More often would disturb what is measured."""
@@ -35,6 +42,8 @@ class Channel:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nowhere, standard)
+        _write_no_core_file()
+        first_to_die()
         faulthandler.enable(self._traces)
 
     def task(self) -> dict[str, Any]:
@@ -77,8 +86,20 @@ class _Pulse:
             self._channel.send("beat", name=what)
 
 
+def _write_no_core_file() -> None:
+    """Leave no picture of the memory in somebody's folder when this process crashes."""
+    # The module is missing on Windows.
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
 def _end_with(parent: BinaryIO) -> None:
     parent.read()
+    # With all that foreign code has started, if this process leads a group of its own.
+    if os.name == "posix" and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 
@@ -88,22 +109,35 @@ def serve() -> None:
     task = channel.task()
     from .loading import load  # noqa: F401 - imports torch and the catalogue before the clock starts
     from .rulebook import catalogue
+    from .tampering import Watch
 
     catalogue()
     channel.send("ready")
+    clean = Watch()
     for entry in task["targets"]:
         _target(channel, entry, task)
+        if clean.changes():
+            _end_process(channel)
     channel.send("done")
     os._exit(0)
 
 
 def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any]) -> None:
     from .process_state import process_state_kept
+    from .tampering import Watch
 
     with place_kept(task["folder"]), process_state_kept():
-        for each in load_and_tell(channel, entry["text"], entry["settings"], task["timeout"]):
+        loaded = load_and_tell(channel, entry["text"], entry["settings"], task["timeout"])
+        as_imported = Watch()
+        for each in loaded:
             if each.name not in entry["skip"]:
-                _judge(channel, each, task)
+                _judge(channel, each, task, as_imported)
+
+
+def _end_process(channel: Channel) -> None:
+    """End this process, which is no longer as it was, for the parent to go on with a fresh one."""
+    channel.send("leave")
+    os._exit(0)
 
 
 def load_and_tell(channel: Channel, target: str, settings: Mapping[str, Any], seconds: float) -> tuple[Any, ...]:
@@ -122,8 +156,9 @@ def load_and_tell(channel: Channel, target: str, settings: Mapping[str, Any], se
     return loaded
 
 
-def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
+def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any], watch: Watch) -> None:
     """Send an implementation, its plan, a start and a record for every key, and the verdict."""
+    from .edge import device_is_lost, safe
     from .environment import described
     from .results import described_line, record_line
     from .rulebook import get_rule
@@ -135,13 +170,17 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
     channel.line(described_line(described(loaded, inferred)))
     channel.send("plan", implementation=loaded.name, keys=[[key.rule, key.dtype] for key in keys])
     examination = Examination(loaded.implementation, name=loaded.name, seed=task["seed"])
-    records = []
+    records: list[Record] = []
     for key in keys:
         channel.send("start", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
         channel.arm(task["timeout"])
         records.append(examination.run_one(get_rule(key.rule), key.dtype))
         channel.line(record_line(records[-1]))
+        if device_is_lost(records[-1].message):
+            channel.send("lost", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
+            _end_process(channel)
     whole = not task["select"]
+    changes = watch.changes()
     channel.send(
         "verdict",
         implementation=loaded.name,
@@ -149,7 +188,10 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
         stale=stale(loaded.name, loaded.implementation.device, loaded.implementation.deviations, records)
         if whole
         else [],
+        changes=[safe(change, 200) for change in changes],
     )
+    if changes:
+        _end_process(channel)
 
 
 def _inferred(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]]:

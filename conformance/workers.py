@@ -13,7 +13,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from .child import Child, Death
@@ -55,7 +55,8 @@ def never_started(death: Death, module: str) -> WorkerFailed:
 
 @dataclass(frozen=True)
 class Task:
-    """A batch of targets, each with its settings, and how to judge them."""
+    """A batch of targets, each with its settings, and how to judge them. A child may take `memory` bytes, by default
+    its part, as one of `workers`, of what there is where it runs."""
 
     targets: tuple[tuple[str, Mapping[str, Any]], ...]
     tier: str = "default"
@@ -65,6 +66,8 @@ class Task:
     infer: bool = False
     folder: str = field(default_factory=os.getcwd)
     threads: int | None = None
+    memory: int | None = None
+    workers: int = 1
 
 
 @dataclass
@@ -107,13 +110,15 @@ class _Batch:
     def run(self) -> None:
         while self.pending and not self.stopped.is_set():
             self.ready = False
-            child = Child(self._order(), self.task.folder, self.task.timeout, self.task.threads)
+            task = self.task
+            child = Child(self._order(), task.folder, task.timeout, task.threads, task.memory, task.workers)
             try:
-                self._listen(child)
+                left = self._listen(child)
             finally:
                 child.end()
-            if self.pending and not self.stopped.is_set():
-                self._bury(child.death())
+            death = child.death()
+            if not left and self.pending and not self.stopped.is_set():
+                self._bury(death)
 
     def _order(self) -> Line:
         task = self.task
@@ -121,11 +126,13 @@ class _Batch:
         order = {"targets": targets, "tier": task.tier, "select": list(task.select), "seed": task.seed}
         return {**order, "timeout": task.timeout, "infer": task.infer, "folder": task.folder}
 
-    def _listen(self, child: Child) -> None:
+    def _listen(self, child: Child) -> bool:
+        """Take what comes. Return whether the child has left by itself, for a fresh one to go on."""
         for event in child.events(self.stopped):
-            if event["type"] == "done":
-                return
+            if event["type"] in ("done", "leave"):
+                return bool(event["type"] == "leave")
             self._heard(event)
+        return False
 
     def _heard(self, event: Line) -> None:
         """Take one event from the child."""
@@ -155,15 +162,22 @@ class _Batch:
             current.records[record.key] = record
             current.running = None
             self.emit(event)
+        elif kind == "lost":
+            self._leave_out(current, f"{Key(event['rule'], event['dtype'])}: the device keeps its error")
+            self._finish(current, Verdict.BROKEN)
         elif kind == "verdict":
             lost = current.missing
             if lost:
                 self._fill(current, lost[0], "its record never came")
-            self._finish(current, Verdict.BROKEN if lost else Verdict(event["verdict"]), tuple(event["stale"]))
+            verdict = Verdict.BROKEN if lost else Verdict(event["verdict"])
+            self._finish(current, verdict, tuple(event["stale"]), event["changes"])
 
-    def _finish(self, current: _Current, verdict: Verdict, stale: tuple[str, ...] = ()) -> None:
+    def _finish(
+        self, current: _Current, verdict: Verdict, stale: tuple[str, ...] = (), changes: Sequence[str] = ()
+    ) -> None:  # fmt: skip
         records = current.records.values()
-        self.emit(judged_line(Judged(current.name, verdict, counts(records), diagnoses(records), stale)))
+        told = (f"it leaves its process changed: {'; '.join(changes[:3])}",) if changes else ()
+        self.emit(judged_line(Judged(current.name, verdict, counts(records), (*diagnoses(records), *told), stale)))
         self.current = None
         self._done(current.name)
 
@@ -199,14 +213,17 @@ class _Batch:
 
     def _fill(self, current: _Current, at: Key, how: str) -> None:
         """Write the record at which it ended as an error, and all others that are missing as not run."""
-        for key in [at, *(key for key in current.missing if key != at)]:
-            if key == at:
-                outcome, message = Outcome.ERROR, f"{get_rule(key.rule).sentence}\n  seen      {how}"
-            else:
-                outcome, message = Outcome.NOT_RUN, f"{at}: {how}"
-            record = Record(current.name, key.rule, key.dtype, None, outcome, message, None, (), 0.0)
-            current.records[key] = record
-            self.emit(record_line(record))
+        self._put(current, at, Outcome.ERROR, f"{get_rule(at.rule).sentence}\n  seen      {how}")
+        self._leave_out(current, f"{at}: {how}")
+
+    def _leave_out(self, current: _Current, why: str) -> None:
+        for key in current.missing:
+            self._put(current, key, Outcome.NOT_RUN, why)
+
+    def _put(self, current: _Current, key: Key, outcome: Outcome, message: str) -> None:
+        record = Record(current.name, key.rule, key.dtype, None, outcome, message, None, (), 0.0)
+        current.records[key] = record
+        self.emit(record_line(record))
 
 
 def work_through(task: Task, emit: Emit, stopped: threading.Event | None = None) -> None:
@@ -232,7 +249,8 @@ def batches(targets: Iterable[tuple[str, Mapping[str, Any]]], number: int, **how
     unique = {text: (text, settings) for text, settings in targets}
     number = max(1, min(number, len(unique)))
     dealt = [tuple(list(unique.values())[start::number]) for start in range(number)]
-    return [Task(each, threads=max(1, (os.cpu_count() or 1) // number), **how) for each in dealt if each]
+    threads = max(1, (os.cpu_count() or 1) // number)
+    return [Task(each, threads=threads, workers=number, **how) for each in dealt if each]
 
 
 def lines(tasks: Sequence[Task], executor: Executor | None = None) -> Iterator[Line]:
@@ -305,13 +323,14 @@ def audit_many(
     seed: int = 0,
     timeout: float = TIMEOUT,
     infer: bool = False,
+    memory: int | None = None,
 ) -> Iterator[Audited]:
     """Judge targets, each given as text or as (text, keywords of `register`), and yield each as it is finished.
 
     They are dealt out to `workers` tasks; each task runs in its own child process. With an `executor` (of
     `concurrent.futures`, or anything with its `submit`) the tasks run there, and each starts its child there. A
-    record may take `timeout` seconds; another `seed` draws other values for every case. With `infer`
-    undeclared capabilities are found out by a probe first. A target that cannot be loaded comes as `loaded == False`.
+    record may take `timeout` seconds and a child `memory` bytes (by default its part of what there is, on Linux);
+    another `seed` draws other values for every case. With `infer` undeclared capabilities are found out by a probe first. A target that cannot be loaded comes as `loaded == False`.
 
     Raises UnknownRule for a selection that selects nothing, WorkerFailed if no child starts.
     """
@@ -320,4 +339,5 @@ def audit_many(
     pairs = [(target, {}) if isinstance(target, str) else target for target in targets]
     chosen = tuple(sorted(check_selection(select)))
     tasks = batches(pairs, workers, tier=tier, select=chosen, seed=seed, timeout=timeout, infer=infer)
+    tasks = [replace(task, memory=memory) for task in tasks]
     yield from gather(lines(tasks, executor))

@@ -156,8 +156,16 @@ def global_state_is_left_alone(trial: Trial) -> None:
         now = after[name]
         same = torch.equal(value, now) if isinstance(value, Tensor) and isinstance(now, Tensor) else value == now
         if not same:
-            shown = "" if isinstance(value, Tensor) else f": {value} before, {now} after"
+            shown = "" if isinstance(value, Tensor) else _shown(value, now)
             raise Departure(f"the call changed the {name}{shown}", inputs=trial.inputs)
+
+
+def _shown(before: object, after: object) -> str:
+    if isinstance(before, dict) and isinstance(after, dict):
+        # By name: the value of a variable can be a secret, and reports are passed on.
+        changed = sorted(str(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        return f": {', '.join(changed)}"
+    return f": {before} before, {after} after"
 
 
 @contextmanager
@@ -183,7 +191,7 @@ def _elsewhere() -> Iterator[None]:
 def _state() -> dict[str, object]:
     return {
         "state of the random generator": torch.get_rng_state(),
-        "state of Python's random generator": torch.tensor(random.getstate()[1]),
+        "state of Python's random generator": torch.tensor(random.getstate()[1], device="cpu"),
         "state of NumPy's random generator": _drawn_by_numpy(),
         **readings(),
         "number of threads": torch.get_num_threads(),
@@ -200,7 +208,7 @@ def _state() -> dict[str, object]:
 def _drawn_by_numpy() -> Tensor:
     state = np.random.get_state(legacy=False)  # noqa: NPY002 - it is the global generator that is watched
     keys: list[int] = state["state"]["key"].tolist()
-    return torch.tensor([*keys, state["state"]["pos"]])
+    return torch.tensor([*keys, state["state"]["pos"]], device="cpu")
 
 
 def _saved_tensors_are_packed() -> bool:

@@ -68,7 +68,7 @@ NUMERIC: dict[str, Callable[[], object]] = {
     "float32 matmul precision": lambda: torch.set_float32_matmul_precision("medium"),
     "deterministic algorithms": lambda: torch.use_deterministic_algorithms(True, warn_only=True),
     "kernels of torch's attention": _kernels_off,
-    "floating-point errors of NumPy": lambda: np.seterr(all="raise"),
+    "error handling of NumPy": lambda: np.seterr(all="raise"),
 }
 
 
