@@ -49,6 +49,7 @@ class Channel:
     def task(self) -> dict[str, Any]:
         """Return the task; afterwards this process ends as soon as the parent does."""
         task: dict[str, Any] = json.loads(self._task.readline())
+        _have_the_kernel_end_it_with(self._task)
         threading.Thread(target=_end_with, args=(self._task,), daemon=True).start()
         return task
 
@@ -93,6 +94,20 @@ def _write_no_core_file() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def _have_the_kernel_end_it_with(parent: BinaryIO) -> None:
+    """On Linux, have this process and all it starts killed when the pipe from the parent closes.
+
+    A thread that waits for that is held up by foreign code that never gives the interpreter's lock away.
+    """
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        if os.getpgrp() == os.getpid():
+            fcntl.fcntl(parent, fcntl.F_SETSIG, signal.SIGKILL)  # type: ignore[attr-defined, unused-ignore]
+            fcntl.fcntl(parent, fcntl.F_SETOWN, -os.getpid())
+            fcntl.fcntl(parent, fcntl.F_SETFL, fcntl.fcntl(parent, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _end_with(parent: BinaryIO) -> None:

@@ -126,6 +126,9 @@ def hangs_and_says_so(*arguments: Tensor) -> None:
     ctypes.PyDLL(None).pause()
 
 
+hangs_and_says_so_too = hangs_and_says_so
+
+
 # It is loud, or goes on beside
 
 
