@@ -40,6 +40,10 @@ class WrongResult(ConformanceError):
     """The implementation returned something that holds no output tensor."""
 
 
+class DeviceLost(ConformanceError):
+    """The device keeps an error: nothing can be found out in this process any more."""
+
+
 FOREIGN = (Raised, WrongResult, UnknownCall, UnknownParameters, FrameworkMissing)
 """What foreign code, and looking into it, can raise."""
 

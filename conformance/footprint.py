@@ -19,6 +19,7 @@ LEAST = 2**30
 
 _WEIGH_SECONDS = 0.2
 _PROC = Path("/proc")
+_GROUPS = Path("/sys/fs/cgroup")
 
 
 def first_to_die() -> None:
@@ -42,7 +43,7 @@ def _available() -> Iterator[int]:
         _, kind, path = line.split(":", 2)
         base, name = ("", "memory.max") if not kind else (kind, "memory.limit_in_bytes")
         if base in ("", "memory"):
-            root = Path("/sys/fs/cgroup") / base
+            root = _GROUPS / base
             folder = root / path.lstrip("/")
             for place in (folder, *folder.parents):
                 if place.is_relative_to(root):

@@ -132,7 +132,7 @@ def serve() -> None:
     for entry in task["targets"]:
         _target(channel, entry, task)
         if clean.changes():
-            _end_process(channel)
+            end_process(channel)
     channel.send("done")
     os._exit(0)
 
@@ -149,7 +149,7 @@ def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any])
                 _judge(channel, each, task, as_imported)
 
 
-def _end_process(channel: Channel) -> None:
+def end_process(channel: Channel) -> None:
     """End this process, which is no longer as it was, for the parent to go on with a fresh one."""
     channel.send("leave")
     os._exit(0)
@@ -193,7 +193,7 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any], watch: Watch)
         channel.line(record_line(records[-1]))
         if device_is_lost(records[-1].message):
             channel.send("lost", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
-            _end_process(channel)
+            end_process(channel)
     whole = not task["select"]
     changes = watch.changes()
     channel.send(
@@ -206,18 +206,19 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any], watch: Watch)
         changes=[safe(change, 200) for change in changes],
     )
     if changes:
-        _end_process(channel)
+        end_process(channel)
 
 
 def _inferred(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]]:
     """Return what was loaded under the answers that a probe finds, and what it saw."""
+    from .edge import DeviceLost
     from .errors import UnknownParameters
     from .probing.inferring import infer
 
     try:
         implementation, evidence = infer(loaded.implementation, channel.pulse(task["timeout"]))
-    except UnknownParameters:
-        # The rules say the same, with the line to write.
+    except (UnknownParameters, DeviceLost):
+        # The rules say the same, with more.
         return loaded, {}
     return replace(loaded, implementation=implementation), evidence
 
