@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,12 +14,13 @@ from types import ModuleType
 
 import pytest
 
-from attention_conformance import child
+from attention_conformance import child, cli
 from attention_conformance.records import Outcome, Record, Verdict
-from attention_conformance.results import Audited
+from attention_conformance.results import Audited, read
 from attention_conformance.workers import audit_many, run_task
 
 from . import hostile, odd, untidy, witnesses
+from . import names as names_of
 
 HERE = Path(__file__).parent
 RULES = ("SHAPE-001", "SHAPE-002", "fp32")
@@ -334,3 +337,35 @@ def test_an_executor_runs_the_tasks_and_a_crash_stays_in_its_child() -> None:
         results = by_name(audit_many(targets, pool, workers=2, select=RULES))
     assert results["reads_address_zero"].judged.verdict is Verdict.BROKEN
     assert results["sound"].judged.verdict is Verdict.CONFORMS
+
+
+# The command
+
+
+def _audit(file: Path, *targets: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "attention_conformance", "audit", *targets, "-n", "2", "--json", str(file)]
+    arguments = ["--select", ",".join(RULES), "--timeout", f"{SECONDS:g}", "-v"]
+    return subprocess.run([*command, *arguments], capture_output=True, timeout=300)
+
+
+def test_the_command_writes_a_whole_file_whatever_the_implementations_do(tmp_path: Path) -> None:
+    targets = [target(hostile, name) for name in ("sound", "exits_as_if_well", "hangs_with_the_lock_held")]
+    targets += [target(odd, name) for name in ("raises_a_surrogate", "raises_markup", "ends_the_session")]
+    names = target(names_of, "").rstrip(":")
+    ran = _audit(tmp_path / "all.jsonl", *targets, names)
+    assert ran.returncode == cli.DEPARTS
+    assert b"Traceback" not in ran.stderr
+    text = ran.stdout.decode()
+    assert all(character.isprintable() or character == "\n" for character in text)
+    found = read(tmp_path / "all.jsonl").audited
+    verdicts = {each.name: str(each.judged.verdict) for each in found}
+    assert len(found) == len(targets) + len(names_of.NAMES)
+    assert [verdicts[each] for each in targets] == ["conforms", *["broken"] * 5]
+    assert {verdict for name, verdict in verdicts.items() if name not in targets} == {"conforms"}
+    assert "[bold]loud[/bold] <script> :smile: [/closes-nothing]" in " ".join(text.split())
+
+
+def test_the_command_says_0_where_the_loud_are_sound(tmp_path: Path) -> None:
+    ran = _audit(tmp_path / "loud.jsonl", *(target(hostile, name) for name in HARMLESS))
+    assert ran.returncode == cli.CONFORMS
+    assert len(read(tmp_path / "loud.jsonl").audited) == len(HARMLESS)
