@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import builtins
 import decimal
+import inspect
+import json
 import math
 import os
 import random
+import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
@@ -24,9 +28,9 @@ import torch
 from .process_state import readings
 
 _SHARED: tuple[Any, ...] = (
-    builtins, math, os, random, sys, threading, np, np.random, torch, torch.Tensor, torch.linalg, torch.random,
-    torch.autograd, torch.autograd.Function, torch.nn, torch.nn.Module, torch.nn.Linear, torch.nn.MultiheadAttention,
-    torch.nn.functional, torch.nn.init,
+    builtins, inspect, json, math, os, random, re, sys, threading, time, np, np.random, torch, torch.Tensor, torch.linalg,
+    torch.random, torch.autograd, torch.autograd.Function, torch.nn, torch.nn.Module, torch.nn.Linear,
+    torch.nn.MultiheadAttention, torch.nn.functional, torch.nn.init,
 )  # fmt: skip
 """Where everybody looks functions up; what is ours is added."""
 
@@ -42,7 +46,10 @@ class Watch:
 
     def changes(self) -> list[str]:
         """Return in a few words each what has changed since; nothing where all is as it was."""
-        return [*self._replaced(), *self._running(), *self._different()]
+        try:
+            return [*self._replaced(), *self._running(), *self._different()]
+        except BaseException as error:  # noqa: BLE001 - whatever was replaced may raise anything
+            return [f"what has changed cannot be told ({type(error).__name__})"]
 
     def _replaced(self) -> Iterator[str]:
         for place, functions in self._functions:

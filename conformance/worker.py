@@ -130,6 +130,7 @@ def serve() -> None:
     channel.send("ready")
     clean = Watch()
     for entry in task["targets"]:
+        channel.send("target", target=entry["text"])
         _target(channel, entry, task)
         if clean.changes():
             end_process(channel)

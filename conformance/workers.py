@@ -106,10 +106,11 @@ class _Batch:
         self.pending = [_Pending(text, settings) for text, settings in task.targets]
         self.current: _Current | None = None
         self.ready = False
+        self.begun: str | None = None
 
     def run(self) -> None:
         while self.pending and not self.stopped.is_set():
-            self.ready = False
+            self.ready, self.begun = False, None
             task = self.task
             child = Child(self._order(), task.folder, task.timeout, task.threads, task.memory, task.workers)
             try:
@@ -139,6 +140,8 @@ class _Batch:
         kind = event["type"]
         if kind == "ready":
             self.ready = True
+        elif kind == "target":
+            self.begun = event["target"]
         elif kind == "unloadable":
             self._unloadable(event["target"], event["why"])
             self.pending.pop(0)
@@ -198,6 +201,9 @@ class _Batch:
         if not self.ready:
             raise never_started(death, f"{__package__}.worker")
         current, target = self.current, self.pending[0]
+        if current is None and self.begun not in (None, target.text):
+            # It died of what the target before this one left behind; a fresh process loads this one.
+            return
         if current is not None:
             at = current.running or next(iter(current.missing), None)
             if at is not None:

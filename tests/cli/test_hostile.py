@@ -330,6 +330,26 @@ def test_an_error_that_the_device_keeps_is_a_crash(mixed: Mapping[str, Audited])
     assert mixed["loses_the_device"].judged.verdict is Verdict.BROKEN
 
 
+def test_who_dies_after_its_verdict_costs_nobody_else(tmp_path: Path) -> None:
+    file = tmp_path / "exits_when_it_is_forgotten.py"
+    file.write_text(
+        "import os\n"
+        "from attention_conformance.reference.attention import attention\n"
+        "class Last:\n"
+        "    def __init__(self):\n"
+        "        self.exit = os._exit\n"
+        "    def __del__(self):\n"
+        "        self.exit(9)\n"
+        "def attend(query, key, value, mask=None, *, last=Last()):\n"
+        "    return attention(query, key, value, mask)\n"
+    )
+    results = by_name(audit_many([f"{file}:attend", target(hostile, "sound")], select=RULES))
+    assert {name: str(each.judged.verdict) for name, each in results.items()} == {
+        file.stem: "conforms",
+        "sound": "conforms",
+    }
+
+
 def test_an_executor_runs_the_tasks_and_a_crash_stays_in_its_child() -> None:
     pickle.dumps(run_task)
     with ThreadPoolExecutor(2) as pool:
