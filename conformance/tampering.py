@@ -40,7 +40,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._modules = dict(sys.modules)
-        self._functions = [(place, _functions(place)) for place in _places()]
+        self._functions = [(place, set(vars(place)), _functions(place)) for place in _places()]
         self._threads = set(threading.enumerate())
         self._rest = _rest()
 
@@ -52,11 +52,11 @@ class Watch:
             return [f"what has changed cannot be told ({type(error).__name__})"]
 
     def _replaced(self) -> Iterator[str]:
-        for place, functions in self._functions:
+        for place, known, functions in self._functions:
             now = vars(place)
-            for name, function in functions.items():
-                if now.get(name) is not function:
-                    yield f"{_name(place)}.{name} is another one"
+            hidden = {name for name in now.keys() - known if any(name in vars(base) for base in _bases(place))}
+            replaced = [name for name, function in functions.items() if now.get(name) is not function]
+            yield from (f"{_name(place)}.{name} is another one" for name in (*replaced, *sorted(hidden)))
         for name, module in self._modules.items():
             if sys.modules.get(name) is not module:
                 yield f"the module {name} is another one"
@@ -76,6 +76,10 @@ def _places() -> list[Any]:
     own = [module for name, module in sys.modules.items() if name.partition(".")[0] == _PACKAGE]
     classes = [value for module in own for value in vars(module).values() if isinstance(value, type)]
     return [*_SHARED, *own, *{each for each in classes if each.__module__.partition(".")[0] == _PACKAGE}]
+
+
+def _bases(place: Any) -> tuple[type, ...]:
+    return place.__mro__[1:] if isinstance(place, type) else ()
 
 
 _PACKAGE = __name__.partition(".")[0]

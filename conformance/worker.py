@@ -236,13 +236,16 @@ def place_kept(folder: str) -> Iterator[None]:
         added = {entry for entry in sys.path if entry not in path} - {folder}
         sys.path[:] = path
         for name in set(sys.modules) - modules:
-            if _home(name.split(".")[0]) in added:
+            if _home(str(name).split(".")[0]) in added:
                 del sys.modules[name]
 
 
 def _home(module: str) -> str | None:
     """Return the folder in which a top-level module or package lies."""
-    file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__")
+    try:
+        file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__")
+    except BaseException:  # noqa: BLE001 - anything can stand among the modules
+        return None
     if not isinstance(file, str):
         return None
     path = Path(file)

@@ -331,16 +331,15 @@ def test_an_error_that_the_device_keeps_is_a_crash(mixed: Mapping[str, Audited])
 
 
 def test_who_dies_after_its_verdict_costs_nobody_else(tmp_path: Path) -> None:
-    file = tmp_path / "exits_when_it_is_forgotten.py"
+    """Once it is judged, what it imported is looked through, to be forgotten."""
+    file = tmp_path / "exits_when_it_is_looked_at.py"
     file.write_text(
-        "import os\n"
+        "import os, sys\n"
         "from attention_conformance.reference.attention import attention\n"
-        "class Last:\n"
-        "    def __init__(self):\n"
-        "        self.exit = os._exit\n"
-        "    def __del__(self):\n"
-        "        self.exit(9)\n"
-        "def attend(query, key, value, mask=None, *, last=Last()):\n"
+        "class Module:\n"
+        "    __dict__ = property(lambda self: os._exit(9))\n"
+        "sys.modules['looked_at'] = Module()\n"
+        "def attend(query, key, value, mask=None):\n"
         "    return attention(query, key, value, mask)\n"
     )
     results = by_name(audit_many([f"{file}:attend", target(hostile, "sound")], select=RULES))
