@@ -8,10 +8,13 @@ from torch import Tensor
 from .dtypes import torch_dtype
 from .expectations import Near
 from .inputs import Inputs
+from .pictures import of_errors
+from .records import Picture
 
 
 class Departure(Exception):
-    """A rule does not hold. `ratio` is error/allowance, `inputs` what was sent, `declare` the declaration that would fit. Rules that depend on a convention are not run where it `blocks` them: what
+    """A rule does not hold. `ratio` is error/allowance, `inputs` what was sent, `declare` the declaration that would fit,
+    `pictures` what there is to look at. Rules that depend on a convention are not run where it `blocks` them: what
     it is instead is known, and all of them would only repeat it."""
 
     def __init__(
@@ -22,10 +25,12 @@ class Departure(Exception):
         inputs: Inputs | None = None,
         declare: str | None = None,
         blocks: bool = False,
+        pictures: tuple[Picture, ...] = (),
     ) -> None:
         super().__init__(text)
         self.text, self.ratio, self.inputs, self.declare = text, ratio, inputs, declare
         self.blocks = blocks or declare is not None
+        self.pictures = pictures
 
 
 class NotApplicable(Exception):
@@ -65,7 +70,8 @@ def require_near(
         ratio = torch.where(ignore.expand_as(ratio), 0.0, ratio)
     worst = float(ratio.max())
     if worst > 1.0:
-        raise Departure(_numbers(what, found, near, ratio), ratio=worst, inputs=inputs)
+        pictures = of_errors(what, ratio)
+        raise Departure(_numbers(what, found, near, ratio), ratio=worst, inputs=inputs, pictures=pictures)
     return worst
 
 
@@ -81,6 +87,7 @@ def _require_nan_pattern(what: str, found: Tensor, near: Near, inputs: Inputs | 
             f"the pattern of NaN differs at {int(differs.sum())} of {differs.numel()} elements",
             ratio=float("inf"),
             inputs=inputs,
+            pictures=of_errors(what, torch.where(differs, torch.inf, 0.0)),
         )
     return found
 
@@ -108,6 +115,7 @@ def require_equal(*, what: str, actual: Tensor, expected: Tensor, inputs: Inputs
             f"{int((~same).sum())} of {same.numel()} elements",
             ratio=float("inf"),
             inputs=inputs,
+            pictures=of_errors(what, torch.where(same, 0.0, torch.inf)),
         )
 
 
@@ -124,4 +132,5 @@ def require_finite(*, what: str, actual: Tensor, inputs: Inputs | None = None) -
             f"{what} is {actual[place].item()} at {place}, {int(bad.sum())} of {bad.numel()} elements are not finite",
             ratio=float("inf"),
             inputs=inputs,
+            pictures=of_errors(what, torch.where(bad, torch.inf, 0.0)),
         )

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 from .errors import InvalidResultFile
-from .records import Key, Outcome, Record, Verdict, counts
+from .records import Key, Outcome, Picture, Record, Verdict, counts
 from .version import __version__
 
 SCHEMA = 1
@@ -132,6 +132,8 @@ def record_line(record: Record) -> Line:
     line = {"type": "record", **asdict(record), "outcome": str(record.outcome), "diagnosis": list(record.diagnosis)}
     if record.ratio is not None and not math.isfinite(record.ratio):
         line["ratio"] = "nan" if math.isnan(record.ratio) else "inf"
+    if not record.pictures:
+        del line["pictures"]
     return line
 
 
@@ -166,7 +168,12 @@ def to_described(line: Line) -> Described:
 def to_record(line: Line) -> Record:
     """Return the record of a line; raises KeyError, TypeError or ValueError for another line."""
     ratio = None if line["ratio"] is None else float(line["ratio"])
-    return _build(Record, line, outcome=Outcome(line["outcome"]), ratio=ratio, diagnosis=tuple(line["diagnosis"]))
+    more = {"diagnosis": tuple(line["diagnosis"]), "pictures": tuple(map(_to_picture, line.get("pictures", ())))}
+    return _build(Record, line, outcome=Outcome(line["outcome"]), ratio=ratio, **more)
+
+
+def _to_picture(line: Line) -> Picture:
+    return _build(Picture, {name: tuple(value) if isinstance(value, list) else value for name, value in line.items()})
 
 
 def to_judged(line: Line) -> Judged:

@@ -18,7 +18,8 @@ from .diagnosis import Diagnostician
 from .edge import FOREIGN, Unreadable, is_interrupt, process_state_kept, telling_interrupts_apart
 from .errors import nearest
 from .implementation import Implementation, describe
-from .records import Key, Outcome, Record, Verdict
+from .reaching import of_masks
+from .records import Key, Outcome, Picture, Record, Verdict
 from .rulebook import RETIRED, Rule, catalogue, get_rule
 from .selection import fitted_cases, plan, ruled_out
 from .subject import Subject, has_two_modes
@@ -141,8 +142,18 @@ class Examination:
         diagnosis, needed = self._diagnosed(rule, trial, departure)
         text = story.of_departure(rule, trial, departure, diagnosis, needed)
         return self._record(
-            rule, dtype, Outcome.FAILED, text, case=trial.case.name, ratio=departure.ratio, diagnosis=diagnosis
-        )
+            rule, dtype, Outcome.FAILED, text, case=trial.case.name, ratio=departure.ratio, diagnosis=diagnosis,
+            pictures=self._pictures(trial, departure),
+        )  # fmt: skip
+
+    def _pictures(self, trial: Trial, departure: Departure) -> tuple[Picture, ...]:
+        """Return what there is to look at: the errors, and where a mask hides keys, those that are really seen."""
+        try:
+            return departure.pictures + of_masks(trial, departure.inputs or trial.inputs)
+        except BaseException as error:  # the implementation is called again, and what comes back is looked at
+            if is_interrupt(error):
+                raise
+            return departure.pictures
 
     def _diagnosed(self, rule: Rule, trial: Trial, departure: Departure) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return which known faults explain a departure and, where none does, what it needs to show."""
@@ -160,10 +171,7 @@ class Examination:
             entry = self.deviation_for(record.key)
             if entry is not None:
                 outcome, message = Outcome.DEVIATION, f"{entry.told}\n{message}"
-        return Record(
-            record.implementation, record.rule, record.dtype, record.case, outcome, message, record.ratio,
-            record.diagnosis, seconds,
-        )  # fmt: skip
+        return replace(record, outcome=outcome, message=message, seconds=seconds)
 
     def deviation_for(self, key: Key) -> Deviation | None:
         """Return the declared deviation that covers a key, or None."""
