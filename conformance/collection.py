@@ -21,7 +21,6 @@ from typing import Any
 
 import pytest
 
-from . import story
 from .deviations import Deviation
 from .dtypes import DTYPES
 from .edge import safe
@@ -43,7 +42,7 @@ class NotConforming(ConformanceError):
 
     def __init__(self, record: Record) -> None:
         super().__init__(failure_text(record))
-        self.summary = one_line(story.first_line(record))
+        self.summary = one_line(record.seen)
 
 
 def failure_text(record: Record) -> str:

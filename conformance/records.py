@@ -33,6 +33,10 @@ class Verdict(str, Enum):
         return self.value
 
 
+SEEN = "  seen"
+"""How the line of a story begins that tells what was seen."""
+
+
 @dataclass(frozen=True)
 class Key:
     """A rule in one dtype; `dtype` is None for a rule that does not depend on it."""
@@ -100,6 +104,12 @@ class Record:
     def bad(self) -> bool:
         """Whether the record speaks against the implementation."""
         return self.outcome in (Outcome.FAILED, Outcome.ERROR, Outcome.NOT_RUN)
+
+    @property
+    def seen(self) -> str:
+        """What was seen, in one line."""
+        lines = self.message.splitlines() or [str(self.outcome)]
+        return next((line[len(SEEN) :].strip() for line in lines if line.startswith(SEEN)), lines[0])
 
 
 def counts(records: Iterable[Record]) -> dict[str, int]:

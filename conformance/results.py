@@ -103,10 +103,11 @@ class Audited:
 
 @dataclass(frozen=True)
 class ResultFile:
-    """A complete result file."""
+    """A complete result file; `path` names it in errors."""
 
     header: Header
     audited: tuple[Audited, ...]
+    path: str = "this run"
 
 
 def unloadable(target: str, why: str) -> tuple[Described, Judged]:
@@ -221,7 +222,7 @@ def read(path: str | Path) -> ResultFile:
             f"{path} has no footer: the run that wrote it did not come to its end. Run it again; half a file would "
             "count what is missing as if it had passed."
         )
-    return ResultFile(header, tuple(_assemble(path, lines)))
+    return ResultFile(header, tuple(_assemble(path, lines)), str(path))
 
 
 def _parse(path: str | Path, number: int, raw: str) -> Line:

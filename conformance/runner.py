@@ -93,7 +93,7 @@ class Examination:
                 continue
             record = self.run_one(other, dtype)
             if other.smoke and record.outcome in (Outcome.FAILED, Outcome.ERROR):
-                return f"{other.id} failed: {story.first_line(record)}"
+                return f"{other.id} failed: {record.seen}"
             if record.outcome is Outcome.FAILED and record.key in self._blocking:
                 return f"{other.id} failed: {other.convention} is not as declared{self._blocking[record.key]}"
         return None
