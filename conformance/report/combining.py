@@ -52,7 +52,7 @@ class Entry:
 
     @cached_property
     def families(self) -> Mapping[str, Counter[Outcome]]:
-        """How many records of each outcome there are, by family of rules, in the order of the records."""
+        """How many records of each outcome there are, by family of rules."""
         found: dict[str, Counter[Outcome]] = {}
         for record in self.audited.records:
             found.setdefault(family_of(record), Counter())[record.outcome] += 1
@@ -68,8 +68,8 @@ class Combined:
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        """The families of rules that occur, in the order of the catalogue as the records show it."""
-        return tuple(dict.fromkeys(family for entry in self.entries for family in entry.families))
+        """The families of rules that occur, sorted: records may have arrived in any order."""
+        return tuple(sorted({family for entry in self.entries for family in entry.families}))
 
     @cached_property
     def places(self) -> tuple[str, ...]:
