@@ -64,6 +64,10 @@ class InvalidResultFile(ConformanceError, ValueError):
     """A result file is torn, of another schema, or holds a record twice."""
 
 
+class UnknownShard(ConformanceError, ValueError):
+    """A part of a run was not given as I/N."""
+
+
 class IncomparableResults(ConformanceError, ValueError):
     """Result files asked different questions, or hold the same record."""
 

@@ -38,7 +38,8 @@ T = TypeVar("T")
 class Header:
     """Which suite ran where. `catalogue` is a digest over ids and sentences of the rules, `environment` names what
     results depend on and is part of every key across files, as is `label`, which the user chooses (a tox
-    environment, say); `seed` the one that shifts what every case draws; `started` is UTC, ISO 8601."""
+    environment, say); `seed` the one that shifts what every case draws; `started` is UTC, ISO 8601; `shard` is the part
+    of a run, as `I/N`."""
 
     version: str
     catalogue: str
@@ -51,6 +52,7 @@ class Header:
     environment: str
     label: str | None
     started: str
+    shard: str | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,8 @@ def unloadable(target: str, why: str) -> tuple[Described, Judged]:
 
 def header_line(header: Header) -> Line:
     """Return a header as a line."""
-    return {"type": "header", "schema": SCHEMA, **asdict(header)}
+    line = {"type": "header", "schema": SCHEMA, **asdict(header)}
+    return line if header.shard is not None else {name: value for name, value in line.items() if name != "shard"}
 
 
 def described_line(described: Described) -> Line:
@@ -146,6 +149,12 @@ def judged_line(judged: Judged) -> Line:
 def footer_line(implementations: int, records: int) -> Line:
     """Return the last line."""
     return {"type": "footer", "implementations": implementations, "records": records}
+
+
+def lines_of(audited: Audited) -> list[Line]:
+    """Return everything that is known of one implementation as lines."""
+    records = [record_line(record) for record in audited.records]
+    return [described_line(audited.described), *records, judged_line(audited.judged)]
 
 
 def dump(line: Line) -> str:

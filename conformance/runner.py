@@ -217,6 +217,11 @@ def check(
 
 def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdict:
     """Return the verdict over the records of one implementation."""
+    return verdict_over(records, implementation.declared)
+
+
+def verdict_over(records: Iterable[Record], declared: bool) -> Verdict:
+    """Return the verdict over records of an implementation; `declared` says whether it has conventions of its own."""
     records = list(records)
     smoke = {rule.id for rule in catalogue().values() if rule.smoke}
     bad = [record for record in records if record.bad]
@@ -225,7 +230,7 @@ def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdic
     if bad:
         return Verdict.DEPARTS
     deviates = any(record.outcome is Outcome.DEVIATION for record in records)
-    return Verdict.DECLARED if deviates or implementation.declared else Verdict.CONFORMS
+    return Verdict.DECLARED if deviates or declared else Verdict.CONFORMS
 
 
 def stale(name: str, device: str, deviations: Iterable[Deviation], records: Iterable[Record]) -> list[str]:

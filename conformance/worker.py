@@ -20,6 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from .sharding import WHOLE, Shard
+
 BEAT_SECONDS = 1.0
 """How often the parent is told that all is well. More often would disturb what is measured."""
 
@@ -101,23 +103,27 @@ def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any])
     from .edge import process_state_kept
 
     with place_kept(task["folder"]), process_state_kept():
-        for each in load_and_tell(channel, entry["text"], entry["settings"], task["timeout"]):
+        here = Shard(**entry["shard"])
+        for each in load_and_tell(channel, entry["text"], entry["settings"], task["timeout"], here, entry["place"]):
             if each.name not in entry["skip"]:
                 _judge(channel, each, task)
 
 
-def load_and_tell(channel: Channel, target: str, settings: Mapping[str, Any], seconds: float) -> tuple[Any, ...]:
-    """Load a target and tell the parent what it holds; nothing, and why, where it cannot be loaded."""
+def load_and_tell(
+    channel: Channel, target: str, settings: Mapping[str, Any], seconds: float, shard: Shard = WHOLE, place: int = 0
+) -> tuple[Any, ...]:
+    """Load a target and tell the parent what it holds of a part of a run; nothing, and why, where it cannot be loaded."""
     from .edge import safe
     from .errors import ConformanceError
     from .loading import load
 
     channel.arm(seconds)
     try:
-        loaded = load(target, settings)
+        everything = load(target, settings)
     except ConformanceError as error:
         channel.send("unloadable", target=target, why=safe(str(error)))
         return ()
+    loaded = tuple(each for number, each in enumerate(everything) if shard.holds(place + number))
     channel.send("loaded", target=target, names=[each.name for each in loaded])
     return loaded
 

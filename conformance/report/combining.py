@@ -52,7 +52,7 @@ class Entry:
 
     @cached_property
     def families(self) -> Mapping[str, Counter[Outcome]]:
-        """How many records of each outcome there are, by family of rules, in the order of the records."""
+        """How many records of each outcome there are, by family of rules."""
         found: dict[str, Counter[Outcome]] = {}
         for record in self.audited.records:
             found.setdefault(family_of(record), Counter())[record.outcome] += 1
@@ -68,8 +68,8 @@ class Combined:
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        """The families of rules that occur, in the order of the catalogue as the records show it."""
-        return tuple(dict.fromkeys(family for entry in self.entries for family in entry.families))
+        """The families of rules that occur, sorted: records may have arrived in any order."""
+        return tuple(sorted({family for entry in self.entries for family in entry.families}))
 
     @cached_property
     def places(self) -> tuple[str, ...]:
@@ -80,6 +80,15 @@ class Combined:
     def loaded(self) -> tuple[Entry, ...]:
         """The entries whose target could be loaded."""
         return tuple(entry for entry in self.entries if entry.audited.loaded)
+
+    def as_one_file(self) -> ResultFile:
+        """Return the parts of one run as its one file. Raises IncomparableResults for files of several runs."""
+        if len(self.headers) != 1:
+            raise IncomparableResults(
+                f"the files are of {len(self.headers)} runs, and a result file holds one. Combine the parts of one run, or "
+                "leave --json out."
+            )
+        return ResultFile(self.headers[0], tuple(entry.audited for entry in self.entries))
 
     @cached_property
     def counts(self) -> Counter[Outcome]:
@@ -100,18 +109,45 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 def combine(files: Sequence[ResultFile], *, mixed: bool = False) -> Combined:
     """Put result files together.
 
-    Raises IncomparableResults where they asked other questions (unless `mixed`) or hold the same record twice.
+    Raises IncomparableResults where they asked other questions or a part of a run is missing (unless `mixed`), or where
+    they hold the same record twice.
     """
     if not mixed:
         for other in files[1:]:
             check_questions(files[0], other)
+        _check_parts(files)
     entries: dict[tuple[str, str, str], Entry] = {}
     for file in files:
         for audited in file.audited:
             entry = Entry(file.header, audited)
             known = entries.get(entry.key)
             entries[entry.key] = entry if known is None else replace(known, audited=_joined(known, entry, file.path))
-    return Combined(tuple(file.header for file in files), tuple(entries[key] for key in sorted(entries)))
+    return Combined(_whole(file.header for file in files), tuple(entries[key] for key in sorted(entries)))
+
+
+def _whole(headers: Iterable[Header]) -> tuple[Header, ...]:
+    """Return one header for the parts of a run, begun when the first of them was."""
+    runs: dict[Header, str] = {}
+    for header in headers:
+        run = replace(header, shard=None, started="") if header.shard else header
+        runs[run] = min(runs.get(run, header.started), header.started)
+    return tuple(replace(run, started=started) for run, started in runs.items())
+
+
+def _check_parts(files: Sequence[ResultFile]) -> None:
+    """Raise IncomparableResults where some parts of a run are there and others are not."""
+    parts: dict[Header, list[str]] = {}
+    for file in files:
+        if file.header.shard is not None:
+            parts.setdefault(replace(file.header, shard=None, started=""), []).append(file.header.shard)
+    for there in parts.values():
+        number = there[0].partition("/")[2]
+        missing = [f"{index}/{number}" for index in range(1, int(number) + 1) if f"{index}/{number}" not in there]
+        if missing:
+            raise IncomparableResults(
+                f"of a run in {number} parts, {', '.join(missing)} is missing: what it judged would be left out silently. "
+                "Name its file as well, or pass --mixed to report on the other parts alone."
+            )
 
 
 def _joined(one: Entry, other: Entry, path: str) -> Audited:

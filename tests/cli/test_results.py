@@ -14,11 +14,10 @@ import pytest
 from attention_conformance.errors import InvalidResultFile
 from attention_conformance.records import Picture
 from attention_conformance.results import (
-    Audited,
-    Line,
     Writer,
     described_line,
     judged_line,
+    lines_of,
     read,
     record_line,
     schema,
@@ -45,11 +44,6 @@ RESULT = audited(
     record("ERRORS-002", None, "not-run", message="because"),
     stale=("remove it",),
 )
-
-
-def lines_of(result: Audited) -> list[Line]:
-    records = [record_line(each) for each in result.records]
-    return [described_line(result.described), *records, judged_line(result.judged)]
 
 
 @pytest.fixture
