@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..records import Outcome, Record
-from .signs import OUTCOMES, ratio_text, weight
+from .signs import OUTCOMES, short_ratio, weight
 
 WIDTH, LEFT, RIGHT, EDGE = 420, 48, 12, 26
 """Width of the drawing, room for the dtypes, room at its end, and the room there for what is not finite."""
 
-TOP, STEP, STROKE = 18, 30, 7
+TOP, STEP, STROKE = 24, 30, 7
 """Where the first line is, how far lines are apart, half the height of a stroke."""
 
 _LEAST, _MOST_TICKS = -4, 6
@@ -78,13 +78,18 @@ class _Axis:
     def ticks(self) -> tuple[Tick, ...]:
         step = max(1, math.ceil((self.high - self.low) / _MOST_TICKS))
         powers = [power for power in range(self.low, self.high + 1) if power % step == 0]
-        ticks = tuple(Tick(self.x(10.0**power), ratio_text(10.0**power)) for power in powers)
+        ticks = tuple(Tick(self.x(10.0**power), self._text(power)) for power in powers)
         return ticks + ((Tick(self.x(math.inf), "∞"),) if self.edge else ())
+
+    def _text(self, power: int) -> str:
+        """Return the label of a power of ten; what is smaller than the least of them stands there as well."""
+        return f"{'≤' if power == _LEAST else ''}{short_ratio(10.0**power)}"
 
 
 def chart(records: Iterable[Record]) -> Chart | None:
-    """Return the drawing for the records in which something was measured; None if there is none."""
-    measured = [record for record in records if record.ratio is not None]
+    """Return the drawing for the records in which something was measured, but for those declared to depart; None for
+    none."""
+    measured = [record for record in records if record.ratio is not None and record.outcome is not Outcome.DEVIATION]
     if not measured:
         return None
     axis = _axis([record.ratio for record in measured if record.ratio is not None])
@@ -96,15 +101,15 @@ def chart(records: Iterable[Record]) -> Chart | None:
     worst = max(measured, key=lambda record: weight(record.ratio))
     x = axis.x(worst.ratio or 0.0)
     return Chart(
-        height=TOP + STEP * len(lines) + 6,
+        height=TOP + STEP * len(lines) - 10,
         one=axis.x(1.0),
         ticks=axis.ticks(),
         lines=lines,
-        named=Tick(x, f"{worst.key} {ratio_text(worst.ratio)}"),
+        named=Tick(x, f"{worst.key} {short_ratio(worst.ratio)}"),
         named_y=TOP + STEP * dtypes.index(worst.dtype or "any") - STROKE - 3,
         named_left=x > WIDTH / 2,
         label=f"Error divided by bound, by dtype, on a logarithmic axis; the worst is {worst.key} with "
-        f"{ratio_text(worst.ratio)}. The table beside it holds the numbers.",
+        f"{short_ratio(worst.ratio)}. The table beside it holds the numbers.",
     )
 
 
@@ -124,7 +129,7 @@ def _line(dtype: str, y: int, records: Sequence[Record], axis: _Axis) -> Line:
         Strokes(tone, "".join(f"M{x:g} {y - STROKE}v{2 * STROKE}" for x in sorted(places)))
         for tone, places in by_tone.items()
     )
-    return Line(dtype, y, strokes, len(records), len(beyond), ratio_text(worst.ratio), worst.rule)
+    return Line(dtype, y, strokes, len(records), len(beyond), short_ratio(worst.ratio), worst.rule)
 
 
 def _tone(record: Record) -> str:

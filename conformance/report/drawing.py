@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..records import Picture
-from .signs import counted, ratio_text
+from .signs import counted, short_ratio
 
 Matrix = tuple[tuple[float, ...], ...]
 
-_STEPS = (1.0, 10.0, 1e3, 1e6, math.inf)
-"""Ratios at which the colour of an error changes; what rounding allows comes first, infinity last."""
+_SHADES = 5
+"""How many colours errors beyond their bound have, from the least to the worst of a matrix."""
 
 _NAMED = 6
 """How many cells are named in words."""
@@ -68,19 +68,28 @@ def cells(pictures: Iterable[Picture]) -> int:
 
 def _of_errors(picture: Picture) -> Map:
     numbers = picture.numbers
-    rows = [[Cell(_heat(number), ratio_text(number)) for number in row] for row in numbers]
+    beyond = [number for row in numbers for number in row if 1 < number < math.inf]
+    least, most = min(beyond, default=1.0), max(beyond, default=1.0)
+    rows = [[Cell(_heat(number, least, most), short_ratio(number)) for number in row] for row in numbers]
     words = ""
     if picture.worst is not None:
         row, column = (i - first for i, first in zip(picture.worst, picture.first, strict=True))
         worst = rows[row][column]
         rows[row][column] = Cell(f"{worst.look} worst", worst.text)
         words = f"Worst at {_place(picture, picture.worst)}: {worst.text} times what rounding allows."
+    if least < most:
+        words += f" The colours are logarithmic, from {short_ratio(least)} to {short_ratio(most)}."
     return _map(picture, f"Error ÷ bound, {picture.what}{_leading(picture)}", rows, words)
 
 
-def _heat(ratio: float) -> str:
-    beyond = (number for number, step in enumerate(_STEPS) if ratio <= step and (ratio < step or step == 1.0))
-    return f"e{next(beyond, len(_STEPS))}"
+def _heat(ratio: float, least: float, most: float) -> str:
+    """Return the shade of a ratio: 0 within the bound, then by its logarithm, and a last one for what is not finite."""
+    if ratio <= 1:
+        return "e0"
+    if not math.isfinite(ratio):
+        return f"e{_SHADES + 1}"
+    share = math.log(ratio / least) / math.log(most / least) if least < most else 1.0
+    return f"e{min(_SHADES, 1 + int(share * _SHADES))}"
 
 
 # Masks
@@ -146,7 +155,9 @@ def _map(picture: Picture, title: str, rows: Sequence[Sequence[Cell]], words: st
     made = tuple(Row(top + i, tuple(row)) for i, row in enumerate(rows))
     columns = tuple(range(left, left + len(rows[0]))) if rows else ()
     label = f"{title}. Rows are {picture.axes[0]}, columns are {picture.axes[1]}."
-    return Map(title, label, picture.axes, columns, made, " ".join(filter(None, (words, _part(picture, made, columns)))))
+    return Map(
+        title, label, picture.axes, columns, made, " ".join(filter(None, (words, _part(picture, made, columns))))
+    )
 
 
 def _part(picture: Picture, rows: Sequence[Row], columns: Sequence[int]) -> str:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from .combining import Combined
 from .overview import overview
-from .signs import visible
+from .signs import breakable, visible
 
 
 def page(combined: Combined) -> str:
@@ -31,7 +31,7 @@ def page(combined: Combined) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FunctionLoader(_resource),
         autoescape=True,
         undefined=StrictUndefined,
@@ -39,6 +39,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
+    environment.filters["breakable"] = breakable
+    return environment
 
 
 def _finalize(value: object) -> object:

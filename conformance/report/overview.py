@@ -10,7 +10,7 @@ from ..records import Outcome, Verdict
 from ..results import Header
 from .combining import Combined, Entry, worst
 from .section import Name, Section, section
-from .signs import FINE, OUTCOMES, VERDICTS, Sign, counted, ratio_text, weight
+from .signs import FINE, OUTCOMES, VERDICTS, Sign, counted
 from .stories import depth
 
 
@@ -36,11 +36,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One implementation: its section, a cell for each family, the worst ratio of error to bound."""
+    """One implementation: its section, and a cell for each family."""
 
     section: Section
     cells: tuple[Cell, ...]
-    worst: str
 
     @property
     def tokens(self) -> str:
@@ -50,10 +49,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Run:
-    """Files that were written by the same suite in the same place."""
+    """Runs of the same suite in the same place."""
 
     header: Header
-    files: int
+    number: int
     started: str
 
 
@@ -72,66 +71,69 @@ class Page:
 
     sentence: str
     details: str
-    conforms: bool
     runs: tuple[Run, ...]
     families: tuple[str, ...]
     rows: tuple[Row, ...]
     verdicts: tuple[Choice, ...]
     outcomes: tuple[Choice, ...]
     legend: tuple[Sign, ...]
-    version: str
 
 
 def overview(combined: Combined) -> Page:
     """Return what the page shows of some results."""
     full = depth(combined)
     common = _common(combined.headers)
-    rows = tuple(_row(entry, f"i{place}", common, combined.families, full) for place, entry in enumerate(combined.entries))
+    rows = tuple(
+        _row(entry, f"i{place}", common, combined.families, full) for place, entry in enumerate(combined.entries)
+    )
     verdicts = Counter(entry.audited.judged.verdict for entry in combined.entries)
     counts = combined.counts
     return Page(
-        sentence=_sentence(combined, verdicts),
+        sentence=_sentence(combined),
         details=_details(combined),
-        conforms=all(entry.conforms for entry in combined.entries),
         runs=_runs(combined.headers),
         families=combined.families,
         rows=rows,
         verdicts=tuple(Choice(str(v), VERDICTS[v], verdicts[v]) for v in Verdict if verdicts[v]),
         outcomes=tuple(Choice(str(o), OUTCOMES[o], counts[o]) for o in Outcome if counts[o] and o not in FINE),
         legend=tuple(OUTCOMES.values()),
-        version=", ".join(dict.fromkeys(header.version for header in combined.headers)),
     )
 
 
 # The result
 
 
-def _sentence(combined: Combined, verdicts: Counter[Verdict]) -> str:
-    total, fine = len(combined.entries), verdicts[Verdict.CONFORMS] + verdicts[Verdict.DECLARED]
+def _sentence(combined: Combined) -> str:
+    total, unloaded = len(combined.entries), len(combined.entries) - len(combined.loaded)
     if not total:
         return "Nothing was judged."
-    parts = []
-    if verdicts[Verdict.DEPARTS]:
-        parts.append(f"{verdicts[Verdict.DEPARTS]} {_verb(verdicts[Verdict.DEPARTS], 'depart')}")
-    unloaded = total - len(combined.loaded)
-    if verdicts[Verdict.BROKEN] - unloaded:
-        parts.append(f"{verdicts[Verdict.BROKEN] - unloaded} {_verb(verdicts[Verdict.BROKEN] - unloaded, 'break')}")
-    if unloaded:
-        parts.append(f"{unloaded} could not be loaded")
-    first = f"{fine} of {counted(total, 'implementation')} {_verb(fine, 'conform')}"
-    return f"{first}; {', '.join(parts)}." if parts else f"{first}."
+    verdicts = Counter(entry.audited.judged.verdict for entry in combined.entries)
+    fine = sum(entry.conforms for entry in combined.entries)
+    stale = verdicts[Verdict.CONFORMS] + verdicts[Verdict.DECLARED] - fine
+    parts = (
+        (verdicts[Verdict.DEPARTS], "departs", "depart"),
+        (stale, "has a stale deviation", "have stale deviations"),
+        (verdicts[Verdict.BROKEN] - unloaded, "is broken", "are broken"),
+        (unloaded, "could not be loaded", "could not be loaded"),
+    )
+    told = [f"{number} {one if number == 1 else many}" for number, one, many in parts if number]
+    first = f"{fine} of {counted(total, _noun(combined))} {'conforms' if fine == 1 else 'conform'}"
+    return f"{'; '.join([first, ', '.join(told)]) if told else first}."
 
 
-def _verb(number: int, verb: str) -> str:
-    return f"{verb}s" if number == 1 else verb
+def _noun(combined: Combined) -> str:
+    """Return what is counted: an implementation that was judged in several places counts in each of them."""
+    return "implementation" if len({entry.name for entry in combined.entries}) == len(combined.entries) else "result"
 
 
 def _details(combined: Combined) -> str:
-    """Return how many records had which outcome, and what else keeps the run from being a good one."""
-    parts = [f"{combined.counts[outcome]:,} {sign.word}" for outcome, sign in OUTCOMES.items() if combined.counts[outcome]]
-    stale = sum(len(entry.audited.judged.stale) for entry in combined.entries)
-    text = f"{counted(combined.counts.total(), 'record')}: {', '.join(parts)}." if parts else "No record was made."
-    return f"{text} {counted(stale, 'deviation')} declared without need." if stale else text
+    """Return how many records had which outcome."""
+    parts = [sign.count(combined.counts[outcome]) for outcome, sign in OUTCOMES.items() if combined.counts[outcome]]
+    text = f"{counted(combined.counts.total(), 'record')}: {', '.join(parts)}." if parts else "There are no records."
+    if _noun(combined) == "implementation":
+        return text
+    names = len({entry.name for entry in combined.entries})
+    return f"{counted(names, 'implementation')} in {counted(len(combined.places), 'place')}; {text}"
 
 
 def _runs(headers: Sequence[Header]) -> tuple[Run, ...]:
@@ -151,16 +153,15 @@ def _span(started: Sequence[str]) -> str:
 
 def _row(entry: Entry, anchor: str, common: frozenset[str], families: Sequence[str], full: int) -> Row:
     made = section(entry, anchor, _name(entry, common), full)
-    ratios = [record.ratio for record in entry.audited.records if record.outcome is not Outcome.DEVIATION]
     cells = tuple(_cell(family, entry.families.get(family, Counter()), made) for family in families)
-    return Row(made, cells, ratio_text(max(ratios, key=weight, default=None)))
+    return Row(made, cells)
 
 
 def _cell(family: str, found: Counter[Outcome], made: Section) -> Cell:
     if not found:
         return Cell(family, "none", (), (), "nothing judged", "")
     unfine = [outcome for outcome in OUTCOMES if found[outcome] and outcome not in FINE]
-    words = ", ".join(f"{found[outcome]} {sign.word}" for outcome, sign in OUTCOMES.items() if found[outcome])
+    words = ", ".join(sign.count(found[outcome]) for outcome, sign in OUTCOMES.items() if found[outcome])
     parts = tuple(Part(OUTCOMES[outcome].mark, found[outcome]) for outcome in unfine)
     tone = OUTCOMES[worst(found)].tone
     return Cell(family, tone, tuple(map(str, unfine)), parts, words, _href(unfine, family, made))

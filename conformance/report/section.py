@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
+from ..capabilities import capabilities
 from ..records import Outcome, Record
-from ..results import Described
+from ..references import REFERENCES
+from ..results import Audited, Described
 from .chart import Chart, chart
 from .combining import Entry
-from .signs import OUTCOMES, VERDICTS, Sign, ratio_text, shortened, weight
-from .stories import TOLD, Story, by_rule, stories
+from .signs import OUTCOMES, VERDICTS, Sign, short_ratio, shortened, weight
+from .stories import TOLD, Story, stories
+from .wording import by_reason, by_rule, worst_ratio
 
 _REASON = 1_000
 
@@ -55,7 +59,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Convention:
-    """One capability. `origin` says how it came about where it was not declared or taken from the reference."""
+    """One capability. `origin` says how it came about, and how it differs from the reference; nothing where it does not."""
 
     name: str
     answer: str
@@ -96,6 +100,7 @@ class Section:
     stale: tuple[str, ...]
     remarkable: tuple[Convention, ...]
     conventions: tuple[Convention, ...]
+    worst: str
     chart: Chart | None
     stories: tuple[Story, ...]
     deviations: tuple[Group, ...]
@@ -115,8 +120,7 @@ def section(entry: Entry, anchor: str, name: Name, full: int) -> Section:
     """Return the section of one implementation, with the first `full` stories told in full."""
     audited = entry.audited
     records, judged, described = audited.records, audited.judged, audited.described
-    of = _by_outcome(records)
-    told = [record for outcome in TOLD for record in of[outcome]]
+    told = [record for record in records if record.outcome in TOLD]
     conventions = _conventions(described)
     return Section(
         anchor=anchor,
@@ -124,29 +128,31 @@ def section(entry: Entry, anchor: str, name: Name, full: int) -> Section:
         verdict=VERDICTS[judged.verdict],
         outcome=str(judged.verdict),
         loaded=audited.loaded,
-        reason="" if audited.loaded else shortened(" ".join(judged.diagnosis), _REASON),
+        reason="" if audited.loaded else _reason(audited),
         facts=_facts(described),
-        counts=tuple(Count(OUTCOMES[outcome], len(of[outcome])) for outcome in OUTCOMES if of[outcome]),
+        counts=tuple(
+            Count(sign, judged.counts[outcome]) for outcome, sign in OUTCOMES.items() if judged.counts[outcome]
+        ),
         pointers=tuple(Pointer(text, sum(text in r.diagnosis for r in told)) for text in judged.diagnosis),
         failed=len(told),
         stale=judged.stale,
         remarkable=tuple(each for each in conventions if each.origin),
         conventions=tuple(each for each in conventions if not each.origin),
+        worst=short_ratio(worst_ratio(records)),
         chart=chart(records),
         stories=stories(records, full),
-        deviations=_deviations(of[Outcome.DEVIATION]),
-        not_run=_groups(of[Outcome.NOT_RUN]),
-        not_applicable=_groups(of[Outcome.NOT_APPLICABLE]),
+        deviations=_groups(records, Outcome.DEVIATION, _deviating),
+        not_run=_groups(records, Outcome.NOT_RUN),
+        not_applicable=_groups(records, Outcome.NOT_APPLICABLE),
         passed=_passed(records),
-        remarks=_groups([record for record in of[Outcome.PASSED] if record.message]),
+        remarks=_groups([record for record in records if record.message], Outcome.PASSED),
     )
 
 
-def _by_outcome(records: Iterable[Record]) -> Mapping[Outcome, list[Record]]:
-    found: dict[Outcome, list[Record]] = {outcome: [] for outcome in Outcome}
-    for record in records:
-        found[record.outcome].append(record)
-    return found
+def _reason(audited: Audited) -> str:
+    """Return why a target could not be loaded, without its name, which stands beside it."""
+    text = " ".join(audited.judged.diagnosis)
+    return shortened(text.removeprefix(f"{audited.described.target}: "), _REASON)
 
 
 def _facts(described: Described) -> tuple[Fact, ...]:
@@ -161,12 +167,29 @@ def _facts(described: Described) -> tuple[Fact, ...]:
 
 
 def _conventions(described: Described) -> tuple[Convention, ...]:
-    def origin(name: str) -> str:
-        if name in described.inferred:
-            return f"found by experiment: {shortened(described.inferred[name], _REASON)}"
-        return "read off its arguments" if name in described.recognised else ""
+    usual = _usual(described.reference)
+    return tuple(
+        Convention(name, _answer(value), _origin(described, name, _answer(usual.get(name, value))))
+        for name, value in described.capabilities.items()
+    )
 
-    return tuple(Convention(name, _answer(value), origin(name)) for name, value in described.capabilities.items())
+
+def _usual(reference: str | None) -> Mapping[str, Any]:
+    """Return the answers of a reference, as far as this version knows it."""
+    known = REFERENCES.get(reference or "")
+    return asdict(capabilities(known.defaults, {})) if known else {}
+
+
+def _origin(described: Described, name: str, usual: str) -> str:
+    """Say where a convention comes from, and what the reference answers where that differs."""
+    parts = []
+    if name in described.inferred:
+        parts.append(f"found by experiment: {shortened(described.inferred[name], _REASON)}")
+    elif name in described.recognised:
+        parts.append("read off its arguments")
+    if usual != _answer(described.capabilities[name]):
+        parts.append(f"reference: {usual}")
+    return "; ".join(parts)
 
 
 def _answer(value: object) -> str:
@@ -175,27 +198,17 @@ def _answer(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def _groups(records: Iterable[Record]) -> tuple[Group, ...]:
-    """Return records by the first line of their message, the most frequent first."""
-    grouped: dict[str, list[Record]] = {}
-    for record in records:
-        reason = record.message.splitlines()[0] if record.message else "for no known reason"
-        grouped.setdefault(reason, []).append(record)
-    groups = [
-        Group(shortened(reason, _REASON), len(group), tuple(Item(rule, "") for rule in by_rule(group)))
-        for reason, group in grouped.items()
-    ]
-    return tuple(sorted(groups, key=lambda group: -group.number))
+def _plain(records: Sequence[Record]) -> Item:
+    return Item(records[0].rule, "")
 
 
-def _deviations(records: Iterable[Record]) -> tuple[Group, ...]:
-    """Return deviations by their reason, with what was seen of each rule."""
-    grouped: dict[str, list[Record]] = {}
-    for record in records:
-        grouped.setdefault(record.message.split("\n")[0], []).append(record)
+def _groups(
+    records: Iterable[Record], outcome: Outcome, item: Callable[[Sequence[Record]], Item] = _plain
+) -> tuple[Group, ...]:
+    """Return the records of an outcome by reason, with an item for each rule."""
     return tuple(
-        Group(shortened(reason, _REASON), len(group), tuple(_deviating(rule) for rule in by_rule(group).values()))
-        for reason, group in grouped.items()
+        Group(shortened(reason, _REASON), len(group), tuple(map(item, by_rule(group).values())))
+        for reason, group in by_reason(records, outcome).items()
     )
 
 
@@ -213,5 +226,5 @@ def _passed(records: Iterable[Record]) -> tuple[Item, ...]:
         if held:
             dtypes = "" if len(held) == len(group) else ", ".join(record.dtype for record in held if record.dtype)
             worst = max((record.ratio for record in held), key=weight)
-            items.append(Item(rule, " ".join(filter(None, (ratio_text(worst), dtypes and f"in {dtypes}")))))
+            items.append(Item(rule, " ".join(filter(None, (short_ratio(worst), dtypes and f"in {dtypes}")))))
     return tuple(items)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from ..records import Outcome, Verdict
+from .wording import SIGNS
 
 
 @dataclass(frozen=True)
@@ -18,28 +22,39 @@ class Sign:
     word: str
     meaning: str
 
+    def count(self, number: int) -> str:
+        """Return how many there are, with the word in the right form."""
+        plural = "s" if self.word in ("error", "deviation") and number != 1 else ""
+        return f"{number:,} {self.word}{plural}"
+
+
+def _sign(outcome: Outcome, tone: str, meaning: str) -> Sign:
+    return Sign(tone, SIGNS[outcome], str(outcome).replace("-", " "), meaning)
+
 
 OUTCOMES: Mapping[Outcome, Sign] = {
-    Outcome.PASSED: Sign("good", "✓", "passed", "the rule holds"),
-    Outcome.FAILED: Sign("bad", "✗", "failed", "the result is not what the rule says"),
-    Outcome.ERROR: Sign("worse", "!", "error", "it raised, crashed or hung"),
-    Outcome.NOT_RUN: Sign("open", "○", "not run", "what the rule depends on failed first"),
-    Outcome.DEVIATION: Sign("declared", "◇", "deviation", "it departs as declared, with a reason"),
-    Outcome.NOT_APPLICABLE: Sign("apart", "–", "not applicable", "ruled out by a convention or by what is offered"),
+    Outcome.PASSED: _sign(Outcome.PASSED, "good", "the rule holds"),
+    Outcome.FAILED: _sign(Outcome.FAILED, "bad", "the result is not what the rule says"),
+    Outcome.ERROR: _sign(Outcome.ERROR, "worse", "it raised, crashed or hung"),
+    Outcome.NOT_RUN: _sign(Outcome.NOT_RUN, "open", "what the rule depends on failed first"),
+    Outcome.DEVIATION: _sign(Outcome.DEVIATION, "declared", "it departs as declared, with a reason"),
+    Outcome.NOT_APPLICABLE: _sign(Outcome.NOT_APPLICABLE, "apart", "ruled out by a convention or by what is offered"),
 }
 
 VERDICTS: Mapping[Verdict, Sign] = {
-    Verdict.CONFORMS: Sign("good", "✓", "conforms", "to the reference in every rule that applies"),
-    Verdict.DECLARED: Sign("declared", "◇", "conforms as declared", "with deviations or conventions of its own"),
-    Verdict.DEPARTS: Sign("bad", "✗", "departs", "at least one rule does not hold"),
-    Verdict.BROKEN: Sign("worse", "!", "broken", "it cannot be loaded or called, or it crashed"),
+    Verdict.CONFORMS: Sign("good", SIGNS[Outcome.PASSED], "conforms", "to the reference in every rule that applies"),
+    Verdict.DECLARED: Sign(
+        "declared", SIGNS[Outcome.DEVIATION], "conforms as declared", "with deviations or conventions of its own"
+    ),
+    Verdict.DEPARTS: Sign("bad", SIGNS[Outcome.FAILED], "departs", "at least one rule does not hold"),
+    Verdict.BROKEN: Sign("worse", SIGNS[Outcome.ERROR], "broken", "it cannot be loaded or called, or it crashed"),
 }
 
 FINE = (Outcome.PASSED, Outcome.NOT_APPLICABLE)
 """Outcomes that need no reader."""
 
 
-def ratio_text(ratio: float | None) -> str:
+def short_ratio(ratio: float | None) -> str:
     """Return a ratio of error to bound in at most six characters; nothing for none."""
     if ratio is None:
         return ""
@@ -68,9 +83,17 @@ def shortened(text: str, limit: int) -> str:
     return f"{text[:limit].rstrip()} … ({len(text) - limit:,} more characters in the result file)"
 
 
+def breakable(text: str) -> Markup:
+    """Return a name as HTML that may be broken after its separators."""
+    return Markup("<wbr>").join(_SEPARATORS.split(visible(text)))
+
+
 def visible(text: str) -> str:
     """Return a text in which what has no shape of its own can be seen: controls, lone surrogates, writing directions."""
     return text.translate(_SHAPELESS) if not text.isascii() or not text.isprintable() else text
+
+
+_SEPARATORS = re.compile(r"(?<=[._:/\[])")
 
 
 def _escapes() -> Mapping[int, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
 from ..records import Outcome, Record
 from .combining import Combined, family_of, worst
 from .drawing import Map, cells, maps
-from .signs import OUTCOMES, Sign, ratio_text, shortened
+from .signs import OUTCOMES, Sign, short_ratio, shortened
+from .wording import by_rule
 
 TOLD = (Outcome.FAILED, Outcome.ERROR)
 """Outcomes that have a story."""
@@ -64,14 +65,6 @@ class Story:
     full: bool
 
 
-def by_rule(records: Iterable[Record]) -> Mapping[str, list[Record]]:
-    """Return the records of each rule, in the order of the records."""
-    grouped: dict[str, list[Record]] = {}
-    for record in records:
-        grouped.setdefault(record.rule, []).append(record)
-    return grouped
-
-
 def failing(records: Iterable[Record]) -> tuple[list[Record], ...]:
     """Return the records of each rule that failed in any dtype."""
     return tuple(group for group in by_rule(records).values() if any(record.outcome in TOLD for record in group))
@@ -103,7 +96,7 @@ def _story(records: Sequence[Record], full: bool) -> Story:
         family=family_of(first),
         sign=OUTCOMES[worst(told)],
         outcomes=tuple(dict.fromkeys(map(str, told))),
-        dtypes=tuple(Told(r.dtype or "any dtype", OUTCOMES[r.outcome], ratio_text(r.ratio)) for r in records),
+        dtypes=tuple(Told(r.dtype or "any dtype", OUTCOMES[r.outcome], short_ratio(r.ratio)) for r in records),
         message=message,
         maps=maps(first.pictures) if full else (),
         full=full or not _cost(first),
