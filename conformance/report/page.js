@@ -65,7 +65,8 @@
       cell.hidden = Boolean(want.family) && cell.dataset.family !== want.family;
     }
     document.getElementById("nothing").hidden = implementations > 0;
-    shown.textContent = `${implementations} of ${entries.length} implementations, ${stories} failing rules`;
+    relabel();
+    shown.textContent = `${implementations} of ${entries.length} implementations, ${stories} failing ${stories === 1 ? "rule" : "rules"}`;
   }
 
   function reveal() {
@@ -93,16 +94,23 @@
     pre.before(button);
   }
 
+  const folded = () => all(".story:not([hidden], [open])");
+
+  function relabel() {
+    unfold.textContent = folded().length ? "Unfold all" : "Fold all";
+    unfold.hidden = !document.querySelector(".story:not([hidden])");
+  }
+
   unfold.addEventListener("click", () => {
-    const stories = all(".story:not([hidden])");
-    const open = stories.some((story) => !story.open);
-    for (const story of stories) story.open = open;
-    unfold.textContent = open ? "Fold all" : "Unfold all";
+    const open = folded().length > 0;
+    for (const story of all(".story:not([hidden])")) story.open = open;
+    relabel();
   });
   form.addEventListener("input", apply);
   form.addEventListener("reset", () => setTimeout(apply));
   form.addEventListener("submit", (event) => event.preventDefault());
   addEventListener("hashchange", reveal);
+  document.addEventListener("toggle", relabel, true);
   all(".paste pre").forEach(addCopy);
   form.hidden = false;
   apply();

@@ -16,7 +16,7 @@ from .wording import by_rule
 TOLD = (Outcome.FAILED, Outcome.ERROR)
 """Outcomes that have a story."""
 
-ROOM = 2_000_000
+ROOM = 1_000_000
 """How many characters of reproductions and pictures a page may hold, so that a browser opens it at once."""
 
 _LABEL = re.compile(r"  (case|as data|seen|only with|declare|likely) +(?=\S)")
