@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +112,18 @@ def test_a_target_that_could_not_be_loaded_is_not_overlooked(save: Save, capsys:
     described, judged = unloadable("nowhere:f", "there is no module 'nowhere'")
     assert cli.run(["report", save("a", sound(), Audited(described, (), judged))]) == cli.USAGE
     assert "there is no module 'nowhere'" in capsys.readouterr().err
+
+
+def test_a_report_needs_no_torch(save: Save, tmp_path: Path) -> None:
+    outputs = [part for kind in ("html", "markdown", "badge") for part in (f"--{kind}", str(tmp_path / kind))]
+    code = (
+        "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules))\n"
+        "from attention_conformance.cli import main; main()"
+    )
+    arguments = ["report", save("a", departing()), *outputs]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (cli.DEPARTS, "False"), done.stderr
+    assert all((tmp_path / kind).stat().st_size for kind in ("html", "markdown", "badge"))
 
 
 # Shards
