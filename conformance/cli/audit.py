@@ -72,7 +72,7 @@ def audit(
     audited = _audit(tasks, file, head, quiet)
     order = {text: place for place, text in enumerate(chosen)}
     audited.sort(key=lambda each: order.get(each.described.target, len(order)))
-    reports.write(combine([ResultFile(head, tuple(audited))]))
+    reports.write(combine([ResultFile(head, tuple(audited))], mixed=True))  # a shard is all there is here
     return conclude([Entry(head, each) for each in audited], terminal.make_console(), told, least)
 
 

@@ -32,7 +32,7 @@ def page(combined: Combined) -> str:
 
 def changes_page(changes: Changes) -> str:
     """Return what changed between two files."""
-    title = f"## Attention conformance: {len(changes.regressions)} regressions in {changes.compared} records\n"
+    title = f"## Attention conformance: regressions in {len(changes.regressions)} of {changes.compared} records\n"
     groups = {"Regressions": changes.regressions, "New and not right": changes.new, "Mended": changes.mended}
     parts = [title, f"From {code(changes.old.environment)} to {code(changes.new_header.environment)}.\n"]
     parts += [f"### {name}\n\n{_changed(found)}\n" for name, found in groups.items() if found]
