@@ -11,11 +11,10 @@ from functools import lru_cache
 from importlib.resources import files
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup
 
 from .combining import Combined
 from .overview import overview
-from .signs import breakable, visible
+from .signs import pieces, visible
 
 
 def page(combined: Combined) -> str:
@@ -26,7 +25,7 @@ def page(combined: Combined) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     template = _environment().get_template("page.html.j2")
-    return template.render(page=overview(combined), policy=policy, style=Markup(style), script=Markup(script))
+    return template.render(page=overview(combined), policy=policy, style=style, script=script)
 
 
 @lru_cache(maxsize=1)
@@ -39,13 +38,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters["breakable"] = breakable
+    environment.filters["pieces"] = pieces
     return environment
 
 
 def _finalize(value: object) -> object:
-    """Make text visible on its way to the page, whatever it came from."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    """Make text visible on its way to the page, whatever it came from; what is HTML already is left alone."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _resource(name: str) -> str:

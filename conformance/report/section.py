@@ -16,7 +16,8 @@ from .signs import OUTCOMES, VERDICTS, Sign, short_ratio, shortened, weight
 from .stories import TOLD, Story, stories
 from .wording import by_reason, by_rule, worst_ratio
 
-_REASON = 1_000
+_REASON, _FACT = 1_000, 300
+"""How many characters of reasons and facts are shown."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def _facts(described: Described) -> tuple[Fact, ...]:
         "target": described.target if described.target != described.name else "",
         "source": described.source,
     }
-    return tuple(Fact(term, text) for term, text in facts.items() if text)
+    return tuple(Fact(term, shortened(text, _FACT)) for term, text in facts.items() if text)
 
 
 def _conventions(described: Described) -> tuple[Convention, ...]:

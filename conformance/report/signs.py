@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from ..records import Outcome, Verdict
 from .wording import SIGNS
 
@@ -83,9 +81,9 @@ def shortened(text: str, limit: int) -> str:
     return f"{text[:limit].rstrip()} … ({len(text) - limit:,} more characters in the result file)"
 
 
-def breakable(text: str) -> Markup:
-    """Return a name as HTML that may be broken after its separators."""
-    return Markup("<wbr>").join(_SEPARATORS.split(visible(text)))
+def pieces(name: str) -> list[str]:
+    """Return the parts of a name between which a line may be broken: after its separators."""
+    return _SEPARATORS.split(name)
 
 
 def visible(text: str) -> str:

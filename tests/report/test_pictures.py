@@ -9,7 +9,7 @@ import pytest
 
 from attention_conformance.report.chart import LEFT, RIGHT, WIDTH, chart
 from attention_conformance.report.drawing import Map, maps
-from attention_conformance.report.signs import breakable, short_ratio, shortened, visible
+from attention_conformance.report.signs import pieces, short_ratio, shortened, visible
 from attention_conformance.report.stories import depth, stories, take_apart
 from tests.report.made import ASKED, ERRORS, REACHED, STORY, combined, entry, failure, record
 
@@ -123,6 +123,6 @@ def test_ratios_are_short(ratio: float | None, text: str) -> None:
 
 def test_what_has_no_shape_is_made_visible_and_names_break_at_separators() -> None:
     assert visible("a\u202eb\x1b\ud800\n\tä") == "a\\u202eb\\x1b\\ud800\n\tä"
-    assert breakable("a.b:<i>") == "a.<wbr>b:<wbr>&lt;i&gt;"
+    assert pieces("torch.nn:some_f[x]") == ["torch.", "nn:", "some_", "f[", "x]"]
     assert shortened("abc", 3) == "abc"
     assert shortened("abcdef", 3) == "abc … (3 more characters in the result file)"
