@@ -5,13 +5,13 @@
   const shown = document.getElementById("shown");
   const unfold = document.getElementById("unfold");
 
-  const entries = all("section.implementation").map((section) => ({
-    section,
-    row: document.querySelector(`tr[data-entry="${section.id}"]`),
-    verdict: section.dataset.verdict,
-    has: section.dataset.has.split(" "),
-    search: section.dataset.search,
-    stories: all(".story", section).map((story) => ({
+  const entries = all(".implementation").map((article) => ({
+    article,
+    row: document.querySelector(`tr[data-entry="${article.id}"]`),
+    verdict: article.dataset.verdict,
+    has: article.dataset.has.split(" "),
+    search: article.dataset.search,
+    stories: all(".story", article).map((story) => ({
       story,
       family: story.dataset.family,
       outcomes: story.dataset.outcomes.split(" "),
@@ -48,7 +48,7 @@
       told += visible;
     }
     const visible = want.verdicts.includes(entry.verdict) && hasOutcome(entry, want) && (named || told > 0);
-    entry.section.hidden = !visible;
+    entry.article.hidden = !visible;
     if (entry.row) entry.row.hidden = !visible;
     return visible ? [1, told] : [0, 0];
   }

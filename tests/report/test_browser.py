@@ -92,7 +92,7 @@ def overflow(page: Any) -> int:
     return int(
         page.evaluate(
             """() => {
-              const sections = [...document.querySelectorAll("section")];
+              const sections = [...document.querySelectorAll("section, article")];
               for (const each of sections) each.style.contentVisibility = "visible";
               const wide = [document.documentElement, ...sections];
               return Math.max(...wide.map((each) => each.scrollWidth - each.clientWidth));
@@ -126,7 +126,7 @@ def test_text_filters_by_keyboard(show: Opener) -> None:
     page.keyboard.type("gradient agree")
     assert rows(page) == ["attend"]
     assert page.locator(".story:visible code").all_text_contents() == ["GRADIENT-001"]
-    assert page.locator("section.implementation:visible").count() == 1
+    assert page.locator(".implementation:visible").count() == 1
     assert page.locator("#shown").inner_text() == "1 of 3 implementations, 1 failing rule"
     page.keyboard.type(" nothing")
     assert page.get_by_text("Nothing matches these filters.").is_visible()
@@ -207,7 +207,7 @@ def test_foreign_text_stays_text(show: Opener) -> None:
         page = show(combined(*entries), size)
         assert page.locator("img, script").count() == 1
         assert page.locator("h2 .own").all_inner_texts()[0] == "<script>alert(1)</script>"
-        assert page.locator("section.implementation:visible").count() == len(names)
+        assert page.locator(".implementation:visible").count() == len(names)
         unfold(page)
         assert overflow(page) == 0
 

@@ -96,11 +96,11 @@ def test_conventions_tell_where_they_come_from_and_what_the_reference_answers(pa
     ],
 )
 def test_a_section_holds(words: str, parsed: Parsed) -> None:
-    assert words in parsed.all("section", id="i0")[0].words
+    assert words in parsed.all("article", id="i0")[0].words
 
 
 def test_a_section_of_a_good_one_is_short(parsed: Parsed) -> None:
-    (good,) = parsed.all("section", id="i2")
+    (good,) = parsed.all("article", id="i2")
     assert "Rules that do not hold" not in good.words
     assert "1 3 of 4 vectors SNAPSHOT-001" in good.words
 
