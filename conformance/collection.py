@@ -147,7 +147,7 @@ class RegisteredImplementation(pytest.Collector):
             self._told = True
             own = self.implementation
             line["described"] = described_line(described(Loaded(self.nodeid, self.nodeid, own), {}))
-            line |= {"device": own.device, "planned": len(self.keys), "declared": own.declared}
+            line |= {"device": own.device, "planned": len(self.keys), "declared": bool(own.declared)}
             line["deviations"] = [asdict(entry) for entry in own.deviations]
         return dump(line)
 

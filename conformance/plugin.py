@@ -50,7 +50,7 @@ class Received:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if RECORD in vars(report):
             self.begin().hear(vars(report)[RECORD])
-        elif report.when == "???":  # so xdist reports a test whose worker died
+        elif str(report.when) == "???":  # so xdist reports a test whose worker died
             self.lost.append(report)
 
     @pytest.hookimpl(tryfirst=True)

@@ -217,7 +217,7 @@ def check(
 
 def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdict:
     """Return the verdict over the records of one implementation."""
-    return verdict_over(records, implementation.declared)
+    return verdict_over(records, bool(implementation.declared))
 
 
 def verdict_over(records: Iterable[Record], declared: bool) -> Verdict:
