@@ -25,8 +25,8 @@ from .wording import by_reason, by_rule, ratio_text, worst_ratio
 STORIES = 5
 """How many failing rules of one implementation are told in full unless more is asked for."""
 
-ALL_STORIES = 15
-"""How many failing rules of a whole run are told in full unless more is asked for."""
+ALL_STORIES = 6
+"""How many failing rules of a whole run are told in full unless more is asked for, shared by its implementations."""
 
 CHANGES = 50
 """How many changes of a kind are listed."""
@@ -132,12 +132,18 @@ def report(console: Console, entries: Sequence[Entry], *, verbosity: int = 0) ->
     if loaded:
         console.print(table(loaded, narrow=console.width < _NARROW))
     if verbosity >= 0:
-        left = ALL_STORIES
+        left, share = ALL_STORIES, _share(loaded)
         for entry in loaded:
-            left -= _tell(console, entry.audited, None if verbosity > 0 else min(STORIES, left))
+            left -= _tell(console, entry.audited, None if verbosity > 0 else min(share, left))
     for entry in loaded:
         for sentence in entry.audited.judged.stale:
             _line(console, f"stale: {sentence}", "red", indent=0)
+
+
+def _share(entries: Sequence[Entry]) -> int:
+    """Return how many stories of each implementation are told in full."""
+    failing = sum(any(record.outcome in _TOLD for record in entry.audited.records) for entry in entries)
+    return max(1, min(STORIES, ALL_STORIES // max(1, failing)))
 
 
 def table(entries: Sequence[Entry], *, narrow: bool = False) -> Table:

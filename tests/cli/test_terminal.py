@@ -98,6 +98,14 @@ def test_only_some_stories_are_told_unless_all_are_asked_for() -> None:
     assert "The rule." not in printed(failing(8), verbosity=-1)
 
 
+def test_many_implementations_share_what_is_told_in_full() -> None:
+    text = printed(*[failing(2)] * 8)
+    assert text.count("The rule.") == terminal.ALL_STORIES
+    assert text.count("1 more failing rules: MASK-002") == terminal.ALL_STORIES
+    assert text.count("2 more failing rules: MASK-001, MASK-002") == 2
+    assert printed(*[failing(2)] * 3).count("The rule.") == 6
+
+
 def test_what_was_not_run_is_grouped_by_its_reason() -> None:
     first, other = "SHAPE-001 failed: x\nmore", "MASK-001 failed: y"
     records = [record(dtype=dtype, outcome="not-run", message=first) for dtype in ("fp64", "fp32")]
