@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -17,11 +18,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
+from .footprint import Scales, allowance
+
 START_SECONDS = 300.0
 """How long importing torch and this package may take in a new process."""
 
 GRACE_SECONDS = 20.0
 """How much longer than its own clock allows a child may be silent, in case that clock was switched off."""
+
+TRACE_SECONDS = 2.0
+"""How long a child that is ended from outside may take to say where it was."""
+
+_MOST_SAID = 2_000_000
 
 _CODE = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from {} import serve; serve()"
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
@@ -42,10 +50,12 @@ class Child:
 
     def __init__(
         self, order: dict[str, Any], folder: str, timeout: float, threads: int | None = None,
-        module: str = f"{__package__}.worker",
+        memory: int | None = None, workers: int = 1, module: str = f"{__package__}.worker",
     ) -> None:  # fmt: skip
+        """`memory` is what it may take in bytes; by default its part, as one of `workers`, of what there is."""
         self._timeout = timeout
         self._silenced = self._killed = False
+        self._excess: str | None = None
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `death`
         environment = dict(os.environ)
         if threads is not None:
@@ -58,6 +68,7 @@ class Child:
         self._stdin = cast("IO[bytes]", self._process.stdin)
         self._stdout = cast("IO[bytes]", self._process.stdout)
         self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._scales = Scales(self._process.pid, allowance(workers) if memory is None else memory)
         threading.Thread(target=self._read, daemon=True).start()
         self._order(order)
 
@@ -74,9 +85,13 @@ class Child:
         self._lines.put(None)
 
     def events(self, stopped: threading.Event) -> Iterator[dict[str, Any]]:
-        """Yield what the child sends until it ends, stays silent for too long, or `stopped` is set."""
+        """Yield what the child sends until it ends, stays silent for too long, takes too much memory, or `stopped` is
+        set."""
         heard, patience = time.monotonic(), START_SECONDS
         while not stopped.is_set():
+            self._excess = self._scales.excess()
+            if self._excess:
+                return
             try:
                 line = self._lines.get(timeout=0.2)
             except queue.Empty:
@@ -96,7 +111,9 @@ class Child:
 
     def end(self) -> None:
         """End the process and everything that it started."""
-        if not self._silenced:
+        if self._silenced or self._excess:
+            self._ask_where()
+        else:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.5)
         self._killed = self._process.poll() is None
@@ -110,16 +127,25 @@ class Child:
             with suppress(OSError):
                 pipe.close()
 
+    def _ask_where(self) -> None:
+        """Have the child write its traces and end."""
+        if os.name == "posix":
+            self._process.send_signal(signal.SIGABRT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(TRACE_SECONDS)
+
     def death(self) -> Death:
         """Say what ended it. To be asked once, after `end`."""
         self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, self._errors.tell() - 20000))
+        self._errors.seek(max(0, self._errors.tell() - _MOST_SAID))
         said = self._errors.read().decode("utf-8", "backslashreplace")
         self._errors.close()
         return Death(self._how(said), _where(said), said[-2000:].strip())
 
     def _how(self, said: str) -> str:
         code = self._process.returncode
+        if self._excess:
+            return self._excess
         if self._silenced or "Timeout (" in said:
             return f"it hung: nothing came back within {self._timeout:g} seconds"
         if self._killed:
@@ -152,12 +178,20 @@ def _signal_name(number: int) -> str:
 
 
 def _where(said: str) -> str:
-    """Return the innermost foreign line of the last trace: of the thread that died, or of the main thread."""
+    """Return the innermost line of the last trace (of the thread that died, or of the main thread) that is neither ours
+    nor Python's nor torch's; any that is not ours where there is no other."""
     blocks = re.split(r"^(?=(?:Current thread|Thread) )", said, flags=re.MULTILINE)
     traces = [block for block in blocks if block.startswith(("Current thread", "Thread"))]
     chosen = next((block for block in reversed(traces) if block.startswith("Current")), traces[-1] if traces else "")
     frames = [frame for frame in map(_FRAME.fullmatch, chosen.splitlines()) if frame is not None]
-    for frame in frames:
-        if not frame["file"].startswith(_OWN):
-            return f" (at {os.path.basename(frame['file'])}:{frame['line']})"
-    return ""
+    foreign = [frame for frame in frames if not frame["file"].startswith(_OWN)]
+    chosen_frames = [frame for frame in foreign if not _is_of_others(frame["file"])] or foreign
+    return "".join(f" (at {os.path.basename(frame['file'])}:{frame['line']})" for frame in chosen_frames[:1])
+
+
+def _is_of_others(file: str) -> bool:
+    """Say whether a file belongs to Python or torch, where code waits on behalf of somebody."""
+    packages = os.sep + "site-packages" + os.sep
+    if packages in file:
+        return file.partition(packages)[2].startswith("torch" + os.sep)
+    return file.startswith((sysconfig.get_path("stdlib"), "<"))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import random
+import re
 import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
-
-import numpy as np
-import torch
 
 from .errors import ConformanceError, FrameworkMissing, UnknownCall, UnknownParameters
 
@@ -22,7 +19,7 @@ class Raised(ConformanceError):
     """The implementation raised. `kind` is the type's name, `text` its message made safe, `where` its last line."""
 
     def __init__(self, original: BaseException) -> None:
-        self.kind = safe(type(original).__name__)
+        self.kind = _kind(original)
         self.text = safe(_message(original))
         self.where = safe(_place(original))
         super().__init__(f"it raised {self.kind}: {_shortened(self.text)}{self.where}")
@@ -35,12 +32,16 @@ class Unreadable(ConformanceError):
         frames = traceback.extract_tb(original.__traceback__)
         own = [frame for frame in frames if frame.filename.startswith(_OWN)] or list(frames)
         place = f" at {own[-1].filename.rsplit('/', 1)[-1]}:{own[-1].lineno}" if own else ""
-        told = f"{safe(type(original).__name__)}: {_shortened(safe(_message(original)))}"
+        told = f"{_kind(original)}: {_shortened(safe(_message(original)))}"
         super().__init__(f"what it returned made this rule fail{place} with {told}")
 
 
 class WrongResult(ConformanceError):
     """The implementation returned something that holds no output tensor."""
+
+
+class DeviceLost(ConformanceError):
+    """The device keeps an error: nothing can be found out in this process any more."""
 
 
 FOREIGN = (Raised, WrongResult, UnknownCall, UnknownParameters, FrameworkMissing)
@@ -54,11 +55,30 @@ def safe(text: str, limit: int = 2000) -> str:
     return clean if len(clean) <= limit else clean[:limit] + " ..."
 
 
+_DEVICE_IS_LOST = re.compile(
+    r"\b(?:CUDA|HIP).*(?:illegal memory access|device-side assert|unspecified launch failure|misaligned address|illegal "
+    r"instruction|invalid program counter|invalid address space|hardware stack error|launch timed out|uncorrectable)",
+    re.IGNORECASE,
+)
+
+
+def device_is_lost(text: str) -> bool:
+    """Say whether a text tells of an error that a device keeps: every later call in the same process raises it again."""
+    return _DEVICE_IS_LOST.search(text) is not None
+
+
 def _message(original: BaseException) -> str:
     try:
         return str(original)
     except BaseException as second:  # noqa: BLE001 - foreign __str__ may raise anything
-        return f"(its message raised {type(second).__name__})"
+        return f"(its message raised {_kind(second)})"
+
+
+def _kind(original: BaseException) -> str:
+    try:
+        return safe(type(original).__name__, 200).replace("\n", "\\n")
+    except BaseException:  # noqa: BLE001 - a foreign metaclass may raise anything
+        return "an exception without a name"
 
 
 def _shortened(text: str) -> str:
@@ -120,30 +140,3 @@ def foreign(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if is_interrupt(original) or isinstance(original, (WrongResult, UnknownCall, FrameworkMissing)):
             raise
         raise Raised(original) from original
-
-
-@contextmanager
-def process_state_kept() -> Iterator[None]:
-    """Put back what foreign code may have changed for the process: dtype, device, grad mode, threads, randomness."""
-    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    deterministic, device = torch.are_deterministic_algorithms_enabled(), torch.get_default_device()
-    own, drawn = torch.get_rng_state(), random.getstate()
-    drawn_by_numpy = np.random.get_state()  # noqa: NPY002 - the global generator is put back
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(dtype)
-        torch.set_grad_enabled(grad)
-        if torch.get_default_device() != device:
-            # None also takes away the mode that intercepts every call of torch and keeps it from its fast paths.
-            torch.set_default_device(None if device.type == "cpu" else device)
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-        if torch.get_float32_matmul_precision() != precision:
-            torch.set_float32_matmul_precision(precision)
-        if torch.are_deterministic_algorithms_enabled() != deterministic:
-            torch.use_deterministic_algorithms(deterministic)
-        torch.set_rng_state(own)
-        random.setstate(drawn)
-        np.random.set_state(drawn_by_numpy)  # noqa: NPY002

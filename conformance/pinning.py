@@ -28,11 +28,12 @@ from .cases import Case, Mask
 from .comparing import NotApplicable
 from .conventions import ALL_KINDS, CONVENTIONS, Convention
 from .dtypes import is_half, torch_dtype
-from .edge import Raised, WrongResult, process_state_kept, safe, telling_interrupts_apart
+from .edge import Raised, WrongResult, safe, telling_interrupts_apart
 from .errors import ConformanceError
 from .fitting import Excluded, fit
 from .implementation import Implementation
 from .inputs import ROLES, Drawn, Inputs, make, shapes_of
+from .process_state import process_state_kept
 from .reading import read
 from .snapshot import PinExtension
 from .subject import Subject, modes_of

@@ -15,9 +15,10 @@ from .cases import Case
 from .comparing import Departure, NotApplicable
 from .deviations import Deviation
 from .diagnosis import Diagnostician
-from .edge import FOREIGN, Unreadable, is_interrupt, process_state_kept, telling_interrupts_apart
+from .edge import FOREIGN, Unreadable, is_interrupt, telling_interrupts_apart
 from .errors import nearest
 from .implementation import Implementation, describe
+from .process_state import process_state_kept
 from .reaching import of_masks
 from .records import Key, Outcome, Picture, Record, Verdict
 from .rulebook import RETIRED, Rule, catalogue, get_rule

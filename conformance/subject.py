@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,7 @@ from .inputs import Inputs
 from .layouts import from_layout, hides_heads, to_layout
 from .memory import place
 from .parameters import Experiment, Layout, experiment, recognise
+from .process_state import computing_state_kept
 
 MODES = ("train", "eval")
 """`train`: gradients are recorded, modules are in train mode. `eval`: no_grad, modules are in eval mode."""
@@ -224,12 +226,16 @@ class Subject:
         """Deliver and call. Raises Raised or WrongResult."""
         return self.call(self.deliver(inputs), inputs, module)
 
-    def call(self, delivered: Delivered, inputs: Inputs, module: nn.Module | None = None) -> Result:
-        """Call the implementation with these very tensors."""
+    def call(
+        self, delivered: Delivered, inputs: Inputs, module: nn.Module | None = None, *, tidy: bool = True
+    ) -> Result:  # fmt: skip
+        """Call the implementation with these very tensors; a `tidy` call leaves no setting behind that decides how
+        numbers are computed."""
         target: Any = self.implementation.target
         if self.implementation.is_module:
             target = module if module is not None else self.module(inputs)
-        with torch.set_grad_enabled(self.mode == "train" and self.capabilities.gradient != "none"):
+        kept = computing_state_kept() if tidy else nullcontext()
+        with kept, torch.set_grad_enabled(self.mode == "train" and self.capabilities.gradient != "none"):
             wanted = torch.is_grad_enabled()
             self.prepare(target, delivered)
             returned = foreign(self._across, target, delivered)
@@ -275,6 +281,10 @@ class Subject:
     def _result(self, returned: object, delivered: Delivered) -> Result:
         advice = "call=lambda f, query, key, value, mask=None: f(...)" if self._form is None else self._form.suggested()
         first, second, pick = split(returned, self.capabilities.second, advice)
+        if first.layout is not torch.strided or first.is_meta or first.is_quantized or first.is_nested:
+            raise WrongResult(
+                f"it returned a tensor {_unreadable(first)}; return a dense one of the inputs' dtype and device"
+            )
         if second is not None and self.capabilities.layout == "(BH)LD":
             second = _unmerged(second, delivered.heads[0])
         return Result(self.canonical(first, delivered.heads[0]), second, delivered, pick)
@@ -292,6 +302,15 @@ class Subject:
     def canonical(self, tensor: Tensor, heads: int) -> Tensor:
         """Return a tensor of so many heads (a result, what was delivered, its gradient) in canonical axes."""
         return from_layout(tensor, self.capabilities.layout, heads)
+
+
+def _unreadable(tensor: Tensor) -> str:
+    """Say why the values of a tensor cannot be read as they are."""
+    if tensor.is_meta:
+        return "without values, on the device meta"
+    if tensor.is_nested:
+        return "of nested tensors"
+    return "of quantised values" if tensor.is_quantized else f"whose layout is {tensor.layout}"
 
 
 def heads_of(inputs: Inputs) -> tuple[int, int]:

@@ -11,16 +11,22 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from .footprint import first_to_die
 from .sharding import WHOLE, Shard
+
+if TYPE_CHECKING:
+    from .records import Record
+    from .tampering import Watch
 
 BEAT_SECONDS = 1.0
 """How often the parent is told that all is well. More often would disturb what is measured."""
@@ -37,11 +43,14 @@ class Channel:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(nowhere, standard)
+        _write_no_core_file()
+        first_to_die()
         faulthandler.enable(self._traces)
 
     def task(self) -> dict[str, Any]:
         """Return the task; afterwards this process ends as soon as the parent does."""
         task: dict[str, Any] = json.loads(self._task.readline())
+        _have_the_kernel_end_it_with(self._task)
         threading.Thread(target=_end_with, args=(self._task,), daemon=True).start()
         return task
 
@@ -79,8 +88,34 @@ class _Pulse:
             self._channel.send("beat", name=what)
 
 
+def _write_no_core_file() -> None:
+    """Leave no picture of the memory in somebody's folder when this process crashes."""
+    # The module is missing on Windows.
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def _have_the_kernel_end_it_with(parent: BinaryIO) -> None:
+    """On Linux, have this process and all it starts killed when the pipe from the parent closes.
+
+    A thread that waits for that is held up by foreign code that never gives the interpreter's lock away.
+    """
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
+
+        if os.getpgrp() == os.getpid():
+            fcntl.fcntl(parent, fcntl.F_SETSIG, signal.SIGKILL)  # type: ignore[attr-defined, unused-ignore]
+            fcntl.fcntl(parent, fcntl.F_SETOWN, -os.getpid())
+            fcntl.fcntl(parent, fcntl.F_SETFL, fcntl.fcntl(parent, fcntl.F_GETFL) | os.O_ASYNC)
+
+
 def _end_with(parent: BinaryIO) -> None:
     parent.read()
+    # With all that foreign code has started, if this process leads a group of its own.
+    if os.name == "posix" and os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 
@@ -90,23 +125,37 @@ def serve() -> None:
     task = channel.task()
     from .loading import load  # noqa: F401 - imports torch and the catalogue before the clock starts
     from .rulebook import catalogue
+    from .tampering import Watch
 
     catalogue()
     channel.send("ready")
+    clean = Watch()
     for entry in task["targets"]:
+        channel.send("target", target=entry["text"])
         _target(channel, entry, task)
+        if clean.changes():
+            end_process(channel)
     channel.send("done")
     os._exit(0)
 
 
 def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any]) -> None:
-    from .edge import process_state_kept
+    from .process_state import process_state_kept
+    from .tampering import Watch
 
     with place_kept(task["folder"]), process_state_kept():
         here = Shard(**entry["shard"])
-        for each in load_and_tell(channel, entry["text"], entry["settings"], task["timeout"], here, entry["place"]):
+        loaded = load_and_tell(channel, entry["text"], entry["settings"], task["timeout"], here, entry["place"])
+        as_imported = Watch()
+        for each in loaded:
             if each.name not in entry["skip"]:
-                _judge(channel, each, task)
+                _judge(channel, each, task, as_imported)
+
+
+def end_process(channel: Channel) -> None:
+    """End this process, which is no longer as it was, for the parent to go on with a fresh one."""
+    channel.send("leave")
+    os._exit(0)
 
 
 def load_and_tell(
@@ -128,8 +177,9 @@ def load_and_tell(
     return loaded
 
 
-def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
+def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any], watch: Watch) -> None:
     """Send an implementation, its plan, a start and a record for every key, and the verdict."""
+    from .edge import device_is_lost, safe
     from .environment import described
     from .results import described_line, record_line
     from .rulebook import get_rule
@@ -141,13 +191,17 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
     channel.line(described_line(described(loaded, inferred)))
     channel.send("plan", implementation=loaded.name, keys=[[key.rule, key.dtype] for key in keys])
     examination = Examination(loaded.implementation, name=loaded.name, seed=task["seed"])
-    records = []
+    records: list[Record] = []
     for key in keys:
         channel.send("start", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
         channel.arm(task["timeout"])
         records.append(examination.run_one(get_rule(key.rule), key.dtype))
         channel.line(record_line(records[-1]))
+        if device_is_lost(records[-1].message):
+            channel.send("lost", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
+            end_process(channel)
     whole = not task["select"]
+    changes = watch.changes()
     channel.send(
         "verdict",
         implementation=loaded.name,
@@ -155,18 +209,22 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
         stale=stale(loaded.name, loaded.implementation.device, loaded.implementation.deviations, records)
         if whole
         else [],
+        changes=[safe(change, 200) for change in changes],
     )
+    if changes:
+        end_process(channel)
 
 
 def _inferred(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]]:
     """Return what was loaded under the answers that a probe finds, and what it saw."""
+    from .edge import DeviceLost
     from .errors import UnknownParameters
     from .probing.inferring import infer
 
     try:
         implementation, evidence = infer(loaded.implementation, channel.pulse(task["timeout"]))
-    except UnknownParameters:
-        # The rules say the same, with the line to write.
+    except (UnknownParameters, DeviceLost):
+        # The rules say the same, with more.
         return loaded, {}
     return replace(loaded, implementation=implementation), evidence
 
@@ -183,13 +241,16 @@ def place_kept(folder: str) -> Iterator[None]:
         added = {entry for entry in sys.path if entry not in path} - {folder}
         sys.path[:] = path
         for name in set(sys.modules) - modules:
-            if _home(name.split(".")[0]) in added:
+            if _home(str(name).split(".")[0]) in added:
                 del sys.modules[name]
 
 
 def _home(module: str) -> str | None:
     """Return the folder in which a top-level module or package lies."""
-    file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__")
+    try:
+        file = getattr(sys.modules.get(module), "__dict__", {}).get("__file__")
+    except BaseException:  # noqa: BLE001 - anything can stand among the modules
+        return None
     if not isinstance(file, str):
         return None
     path = Path(file)

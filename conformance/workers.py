@@ -67,7 +67,8 @@ class Ordered:
 
 @dataclass(frozen=True)
 class Task:
-    """A batch of targets, and how to judge them."""
+    """A batch of targets, and how to judge them. A child may take `memory` bytes, by default its part, as one of
+    `workers`, of what there is where it runs."""
 
     targets: tuple[Ordered, ...]
     tier: str = "default"
@@ -77,6 +78,8 @@ class Task:
     infer: bool = False
     folder: str = field(default_factory=os.getcwd)
     threads: int | None = None
+    memory: int | None = None
+    workers: int = 1
 
 
 @dataclass
@@ -121,17 +124,20 @@ class _Batch:
         self.pending = [_Pending(target) for target in task.targets]
         self.current: _Current | None = None
         self.ready = False
+        self.begun: str | None = None
 
     def run(self) -> None:
         while self.pending and not self.stopped.is_set():
-            self.ready = False
-            child = Child(self._order(), self.task.folder, self.task.timeout, self.task.threads)
+            self.ready, self.begun = False, None
+            task = self.task
+            child = Child(self._order(), task.folder, task.timeout, task.threads, task.memory, task.workers)
             try:
-                self._listen(child)
+                left = self._listen(child)
             finally:
                 child.end()
-            if self.pending and not self.stopped.is_set():
-                self._bury(child.death())
+            death = child.death()
+            if not left and self.pending and not self.stopped.is_set():
+                self._bury(death)
 
     def _order(self) -> Line:
         task = self.task
@@ -143,17 +149,21 @@ class _Batch:
         }
         return {**order, "timeout": task.timeout, "infer": task.infer, "folder": task.folder}
 
-    def _listen(self, child: Child) -> None:
+    def _listen(self, child: Child) -> bool:
+        """Take what comes. Return whether the child has left by itself, for a fresh one to go on."""
         for event in child.events(self.stopped):
-            if event["type"] == "done":
-                return
+            if event["type"] in ("done", "leave"):
+                return bool(event["type"] == "leave")
             self._heard(event)
+        return False
 
     def _heard(self, event: Line) -> None:
         """Take one event from the child."""
         kind = event["type"]
         if kind == "ready":
             self.ready = True
+        elif kind == "target":
+            self.begun = event["target"]
         elif kind == "unloadable":
             self._unloaded(event["why"])
         elif kind == "loaded":
@@ -178,15 +188,22 @@ class _Batch:
             current.records[record.key] = record
             current.running = None
             self.emit(event)
+        elif kind == "lost":
+            self._leave_out(current, f"{Key(event['rule'], event['dtype'])}: the device keeps its error")
+            self._finish(current, Verdict.BROKEN)
         elif kind == "verdict":
             lost = current.missing
             if lost:
                 self._fill(current, lost[0], "its record never came")
-            self._finish(current, Verdict.BROKEN if lost else Verdict(event["verdict"]), tuple(event["stale"]))
+            verdict = Verdict.BROKEN if lost else Verdict(event["verdict"])
+            self._finish(current, verdict, tuple(event["stale"]), event["changes"])
 
-    def _finish(self, current: _Current, verdict: Verdict, stale: tuple[str, ...] = ()) -> None:
+    def _finish(
+        self, current: _Current, verdict: Verdict, stale: tuple[str, ...] = (), changes: Sequence[str] = ()
+    ) -> None:  # fmt: skip
         records = current.records.values()
-        self.emit(judged_line(Judged(current.name, verdict, counts(records), diagnoses(records), stale)))
+        told = (f"it leaves its process changed: {'; '.join(changes[:3])}",) if changes else ()
+        self.emit(judged_line(Judged(current.name, verdict, counts(records), (*diagnoses(records), *told), stale)))
         self.current = None
         self._done(current.name)
 
@@ -213,6 +230,9 @@ class _Batch:
         if not self.ready:
             raise never_started(death, f"{__package__}.worker")
         current, target = self.current, self.pending[0]
+        if current is None and self.begun not in (None, target.target.text):
+            # It died of what the target before this one left behind; a fresh process loads this one.
+            return
         if current is not None:
             at = current.running or next(iter(current.missing), None)
             if at is not None:
@@ -227,14 +247,17 @@ class _Batch:
 
     def _fill(self, current: _Current, at: Key, how: str) -> None:
         """Write the record at which it ended as an error, and all others that are missing as not run."""
-        for key in [at, *(key for key in current.missing if key != at)]:
-            if key == at:
-                outcome, message = Outcome.ERROR, f"{get_rule(key.rule).sentence}\n  seen      {how}"
-            else:
-                outcome, message = Outcome.NOT_RUN, f"{at}: {how}"
-            record = Record(current.name, key.rule, key.dtype, None, outcome, message, None, (), 0.0)
-            current.records[key] = record
-            self.emit(record_line(record))
+        self._put(current, at, Outcome.ERROR, f"{get_rule(at.rule).sentence}\n  seen      {how}")
+        self._leave_out(current, f"{at}: {how}")
+
+    def _leave_out(self, current: _Current, why: str) -> None:
+        for key in current.missing:
+            self._put(current, key, Outcome.NOT_RUN, why)
+
+    def _put(self, current: _Current, key: Key, outcome: Outcome, message: str) -> None:
+        record = Record(current.name, key.rule, key.dtype, None, outcome, message, None, (), 0.0)
+        current.records[key] = record
+        self.emit(record_line(record))
 
 
 def work_through(task: Task, emit: Emit, stopped: threading.Event | None = None) -> None:
@@ -265,7 +288,8 @@ def batches(
     chosen = [each for each in ordered if each.shard.holds(each.place) or not holds_one(each.text)]
     number = max(1, min(number, len(chosen)))
     dealt = [tuple(chosen[start::number]) for start in range(number)]
-    return [Task(each, threads=max(1, (os.cpu_count() or 1) // number), **how) for each in dealt if each]
+    threads = max(1, (os.cpu_count() or 1) // number)
+    return [Task(each, threads=threads, workers=number, **how) for each in dealt if each]
 
 
 def lines(tasks: Sequence[Task], executor: Executor | None = None) -> Iterator[Line]:
@@ -344,14 +368,16 @@ def audit_many(
     timeout: float = TIMEOUT,
     infer: bool = False,
     shard: str | None = None,
+    memory: int | None = None,
 ) -> Iterator[Audited]:
     """Judge targets, each given as text or as (text, keywords of `register`), and yield each as it is finished.
 
     They are dealt out to `workers` tasks; each task runs in its own child process. With an `executor` (of
     `concurrent.futures`, or anything with its `submit`) the tasks run there, and each starts its child there. A
-    record may take `timeout` seconds; another `seed` draws other values for every case. With `infer`
-    undeclared capabilities are found out by a probe first. `shard`, as `I/N`, judges a part of the implementations. A
-    target that cannot be loaded comes as `loaded == False`.
+    record may take `timeout` seconds and a child `memory` bytes (by default its part of what there is, on Linux);
+    another `seed` draws other values for every case. With `infer` undeclared capabilities are found out by a probe
+    first. `shard`, as `I/N`, judges a part of the implementations. A target that cannot be loaded comes as
+    `loaded == False`.
 
     Raises UnknownShard, UnknownRule for a selection that selects nothing, WorkerFailed if no child starts.
     """
@@ -360,5 +386,6 @@ def audit_many(
     pairs = [(target, {}) if isinstance(target, str) else target for target in targets]
     chosen = tuple(sorted(check_selection(select)))
     part = None if shard is None else parse_shard(shard)
-    tasks = batches(pairs, workers, shard=part, tier=tier, select=chosen, seed=seed, timeout=timeout, infer=infer)
+    how = {"tier": tier, "select": chosen, "seed": seed, "timeout": timeout, "infer": infer, "memory": memory}
+    tasks = batches(pairs, workers, shard=part, **how)
     yield from gather(lines(tasks, executor))

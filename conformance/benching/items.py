@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from ..benchmark import parse_sizes
-from ..edge import process_state_kept
 from ..errors import ConformanceError
 from ..implementation import Implementation
+from ..process_state import process_state_kept
 from .benchfile import extra
 from .contenders import Contender, contenders
 from .groups import Group, NotMeasured, Plan, case_for, groups

@@ -40,6 +40,7 @@ class _State:
 
     ready: bool = False
     done: bool = False
+    left: bool = False
     names: list[str] | None = None
     current: str | None = None
     group: Group | None = None
@@ -57,8 +58,10 @@ def work_through(task: Task, hear: Hear = lambda text: None) -> Iterator[Measure
             yield from _listen(child, task, state, skip, hear)
         finally:
             child.end()
-        if state.done:
+        if state.done or (state.left and set(state.names or ()) <= set(skip)):
             return
+        if state.left:
+            continue
         yield _buried(task, state, child.death())
         if state.current is None or set(state.names or ()) <= {*skip, state.current}:
             return
@@ -79,8 +82,8 @@ def _listen(
         elif kind == "end":
             skip.append(event["name"])
             state.current = state.group = None
-        elif kind == "done":
-            state.done = True
+        elif kind in ("done", "leave"):
+            state.done, state.left = kind == "done", kind == "leave"
             return
         else:
             _note(state, kind, event, hear)

@@ -7,6 +7,7 @@ ran, 4 the run itself failed. torch is imported inside the commands, so that --h
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -79,7 +80,11 @@ def _bad_usage(error: click.UsageError) -> int:
 
 
 def main() -> NoReturn:
-    """Run the command and exit."""
+    """Run the command and exit. Being asked to end is the same as Ctrl-C: children are ended, files closed."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from ..capabilities import UNASKED_TRIANGLES, USUAL_SCALES
 from ..cases import Case
 from ..comparing import NotApplicable
-from ..edge import Raised, WrongResult, process_state_kept
+from ..edge import Raised, WrongResult
 from ..errors import OtherParameters
 from ..expectations import Setting, expect
 from ..fitting import Excluded, fit
 from ..implementation import Implementation
 from ..inputs import Inputs, make
+from ..process_state import process_state_kept
 from .candidates import Candidate
 from .storage import Layout
 

@@ -32,6 +32,7 @@ class Failure:
 class _State:
     ready: bool = False
     done: bool = False
+    left: bool = False
     names: list[str] = field(default_factory=list)
     skip: list[str] = field(default_factory=list)
     name: str = ""
@@ -57,14 +58,15 @@ def probe_many(
 def _through(order: dict[str, Any], timeout: float, hear: Hear) -> Iterator[Told | Failure]:
     state = _State()
     while not state.done:
-        state.name = state.text = ""
+        state.name, state.text, state.left = "", "", False
         child = Child({**order, "skip": state.skip}, order["folder"], timeout, module=f"{__package__}.serving")
         try:
             yield from _listen(child, state, hear)
         finally:
             child.end()
         if not state.done:
-            yield _buried(order["target"], state, child)
+            if not state.left:
+                yield _buried(order["target"], state, child)
             state.done = not set(state.names) - set(state.skip)
 
 
@@ -80,8 +82,8 @@ def _listen(child: Child, state: _State, hear: Hear) -> Iterator[Told | Failure]
         elif kind == "experiment":
             state.name, state.text = event["name"], event["text"]
             hear(f"{state.name}  {state.text}")
-        elif kind == "done":
-            state.done = True
+        elif kind in ("done", "leave"):
+            state.done, state.left = kind == "done", kind == "leave"
             return
         else:
             state.skip.append(event["name"])

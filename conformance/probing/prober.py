@@ -12,7 +12,7 @@ from ..cases import Case
 from ..comparing import Departure, NotApplicable
 from ..conventions import PLAIN, agrees
 from ..diagnosis import Diagnostician
-from ..edge import FOREIGN, Unreadable, is_interrupt
+from ..edge import FOREIGN, DeviceLost, Unreadable, device_is_lost, is_interrupt
 from ..fitting import Excluded, fit
 from ..implementation import Implementation
 from ..subject import Subject, modes_of
@@ -126,6 +126,8 @@ class Prober:
         except NotApplicable as reason:
             return Seen(EXCLUDED, str(reason))
         except FOREIGN as error:
+            if device_is_lost(str(error)):
+                raise DeviceLost(f"{error}; the device keeps this error, so that nothing more can be tried") from error
             return Seen(RAISES, str(error))
         except BaseException as error:  # what came back may raise anything when it is looked at
             if is_interrupt(error):

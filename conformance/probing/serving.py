@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..worker import Channel, load_and_tell, place_kept
+from ..worker import Channel, end_process, load_and_tell, place_kept
 
 
 def serve() -> None:
@@ -32,7 +32,7 @@ def _target(channel: Channel, task: Mapping[str, Any]) -> None:
 
 
 def _one(channel: Channel, loaded: Any, timeout: float) -> None:
-    from ..edge import safe
+    from ..edge import DeviceLost, safe
     from ..errors import ConformanceError
     from . import probe
     from .plain import plain
@@ -45,5 +45,7 @@ def _one(channel: Channel, loaded: Any, timeout: float) -> None:
         profile = probe(loaded.implementation, beat)
     except ConformanceError as error:
         channel.send("failed", name=loaded.name, why=safe(str(error)))
+        if isinstance(error, DeviceLost):
+            end_process(channel)
         return
     channel.send("profile", **plain(loaded.name, loaded.target, profile))

@@ -20,6 +20,7 @@ from ..comparing import Departure, NotApplicable, require_equal
 from ..dtypes import DTYPES
 from ..fitting import Excluded, fit
 from ..inputs import Inputs
+from ..process_state import readings
 from ..rulebook import rule
 from ..subject import Delivered, Result, Subject
 from ..trial import Trial
@@ -144,9 +145,10 @@ def result_shares_no_memory_with_its_inputs(trial: Trial) -> None:
 @rule("PURITY-006", source="Global state belongs to the caller", cases=(SMALL, SMALL_MASKED), dtypes="once")
 def global_state_is_left_alone(trial: Trial) -> None:
     """A call leaves the random generator, default dtype, grad mode, threads, precision and warnings as they were."""
+    delivered = trial.subject.deliver(trial.inputs)
     with _elsewhere():
         before = _state()
-        trial.run()
+        trial.subject.call(delivered, trial.inputs, trial.module, tidy=False)
         after = _state()
     if trial.subject.changed_grad_mode:
         raise Departure("the call switched gradients on or off for what comes after it", inputs=trial.inputs)
@@ -154,8 +156,16 @@ def global_state_is_left_alone(trial: Trial) -> None:
         now = after[name]
         same = torch.equal(value, now) if isinstance(value, Tensor) and isinstance(now, Tensor) else value == now
         if not same:
-            shown = "" if isinstance(value, Tensor) else f": {value} before, {now} after"
+            shown = "" if isinstance(value, Tensor) else _shown(value, now)
             raise Departure(f"the call changed the {name}{shown}", inputs=trial.inputs)
+
+
+def _shown(before: object, after: object) -> str:
+    if isinstance(before, dict) and isinstance(after, dict):
+        # By name: the value of a variable can be a secret, and reports are passed on.
+        changed = sorted(str(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        return f": {', '.join(changed)}"
+    return f": {before} before, {after} after"
 
 
 @contextmanager
@@ -181,17 +191,11 @@ def _elsewhere() -> Iterator[None]:
 def _state() -> dict[str, object]:
     return {
         "state of the random generator": torch.get_rng_state(),
-        "state of Python's random generator": torch.tensor(random.getstate()[1]),
+        "state of Python's random generator": torch.tensor(random.getstate()[1], device="cpu"),
         "state of NumPy's random generator": _drawn_by_numpy(),
-        "default dtype": torch.get_default_dtype(),
-        "grad mode": torch.is_grad_enabled(),
+        **readings(),
         "number of threads": torch.get_num_threads(),
-        "float32 matmul precision": torch.get_float32_matmul_precision(),
-        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
-        "anomaly mode": torch.is_anomaly_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
-        "autocast": torch.is_autocast_enabled("cpu"),
-        "autocast dtype": torch.get_autocast_dtype("cpu"),
         "multithreading of the backward pass": torch.autograd.is_multithreading_enabled(),
         "working folder": os.getcwd(),
         "environment variables": dict(os.environ),
@@ -204,7 +208,7 @@ def _state() -> dict[str, object]:
 def _drawn_by_numpy() -> Tensor:
     state = np.random.get_state(legacy=False)  # noqa: NPY002 - it is the global generator that is watched
     keys: list[int] = state["state"]["key"].tolist()
-    return torch.tensor([*keys, state["state"]["pos"]])
+    return torch.tensor([*keys, state["state"]["pos"]], device="cpu")
 
 
 def _saved_tensors_are_packed() -> bool:

@@ -103,6 +103,16 @@ def test_a_hang_and_a_target_that_is_not_there_cost_themselves(kernels: str, cap
     assert any("kernels.py:sound" in line and line.endswith("B") for line in out.splitlines())
 
 
+def test_an_error_that_the_device_keeps_is_told_of_nobody_else(kernels: str, capsys: Printed) -> None:
+    odd = Path(__file__).parent.parent / "cli" / "odd.py"
+    targets = [f"{odd}:loses_the_device", "kernels.py:sound"]
+    assert cli.run(["bench", *targets, "--forward", "--sizes", "8", *SMALL[2:]]) == cli.DEPARTS
+    out = capsys.readouterr().out
+    assert out.count("not measured: ") == 1
+    assert "it raised RuntimeError: CUDA error: device-side assert triggered" in out
+    assert any("kernels.py:sound" in line and line.endswith("B") for line in out.splitlines())
+
+
 def test_capabilities_that_rule_everything_out_measure_nothing(kernels: str, capsys: Printed) -> None:
     code = cli.run(["bench", "kernels.py:sound", "--set", "dtypes=bf16", "--dtype", "fp32", *SMALL])
     captured = capsys.readouterr()

@@ -171,17 +171,38 @@ def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="named pipes")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 4), (signal.SIGKILL, -9)])
-def test_no_child_outlives_its_parent(pipe: Path, number: int, code: int) -> None:
-    command = [sys.executable, "-m", "attention_conformance", "audit", f"{HOSTILE}:hangs_and_says_so", *SMALL]
-    with subprocess.Popen([*command, "--timeout", "600"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as parent:
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 4),
+        (signal.SIGTERM, 4),
+        (signal.SIGHUP, 4),
+        pytest.param(
+            signal.SIGKILL, -9, marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills in time")
+        ),
+    ],
+)
+def test_no_child_outlives_its_parent_which_leaves_whole_lines(
+    pipe: Path, tmp_path: Path, number: int, code: int
+) -> None:
+    """Two children that hold the interpreter's lock, after two that were judged."""
+    names = ("sound", "prints_megabytes", "hangs_and_says_so", "hangs_and_says_so_too")
+    file = tmp_path / "torn.jsonl"
+    command = [sys.executable, "-m", "attention_conformance", "audit", *(f"{HOSTILE}:{name}" for name in names), *SMALL]
+    command += ["-n", "2", "--timeout", "600", "--json", str(file)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as parent:
         with pipe.open() as heard:
-            assert int(heard.readline()) != parent.pid
+            assert len({parent.pid, int(heard.readline()), int(heard.readline())}) == 3
             parent.send_signal(number)
             assert heard.read() == ""
-        assert parent.wait() == code
-        said = parent.stderr.read() if parent.stderr is not None else b""
+        _, said = parent.communicate(timeout=60)
+    assert parent.returncode == code
     assert said.strip() == (b"error: interrupted; nothing was concluded." if code == 4 else b"")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    judged = {line["implementation"].rpartition(":")[2] for line in lines if line["type"] == "verdict"}
+    assert judged == {"sound", "prints_megabytes"}
+    with pytest.raises(attention_conformance.ConformanceError, match="no footer"):
+        read(file)
 
 
 def test_the_result_file_of_an_interrupted_run_is_torn(

@@ -13,6 +13,7 @@ from attention_conformance.records import Verdict
 from attention_conformance.results import read
 
 HOSTILE = Path(__file__).with_name("hostile.py")
+ODD = Path(__file__).with_name("odd.py")
 SMALL = ("--select", "SHAPE-001,MASK-002,CAUSAL-001,fp32")
 
 Printed = pytest.CaptureFixture[str]
@@ -80,22 +81,27 @@ def test_what_is_declared_is_not_inferred(kernels: str, capsys: Printed) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "seen"),
-    [("exits", "exit code 3"), ("segfaults", "SIGSEGV"), ("raises_a_surrogate", "no call was answered")],
+    ("target", "seen", "expected"),
+    [
+        (f"{HOSTILE}:exits", "exit code 3", cli.DEPARTS),
+        (f"{HOSTILE}:reads_address_zero", "SIGSEGV", cli.DEPARTS),
+        (f"{ODD}:raises_a_surrogate", "no call was answered", cli.CONFORMS),
+        (f"{ODD}:loses_the_device", "the device keeps this error", cli.DEPARTS),
+    ],
 )
-def test_a_crash_costs_its_own_target(name: str, seen: str, capsys: Printed) -> None:
-    code = cli.run(["probe", f"{HOSTILE}:{name}", f"{HOSTILE}:sound"])
+def test_a_crash_costs_its_own_target(target: str, seen: str, expected: int, capsys: Printed) -> None:
+    code = cli.run(["probe", target, f"{HOSTILE}:sound"])
     printed = capsys.readouterr()
-    assert code == (cli.CONFORMS if name == "raises_a_surrogate" else cli.DEPARTS)
+    assert code == expected
     assert seen in printed.out + printed.err
     assert f"{HOSTILE}:sound" in printed.out
+    assert len(printed.err.splitlines()) == (expected == cli.DEPARTS)
 
 
-def test_a_hang_ends(capsys: Printed) -> None:
-    assert cli.run(["probe", f"{HOSTILE}:hangs", "--timeout", "3"]) == cli.DEPARTS
+def test_a_hang_ends_and_its_place_is_told(capsys: Printed) -> None:
+    assert cli.run(["probe", f"{HOSTILE}:hangs_with_the_lock_held", "--timeout", "3"]) == cli.DEPARTS
     error = capsys.readouterr().err
-    assert "it hung" in error
-    assert "with plain" in error
+    assert "with plain, it hung: nothing came back within 3 seconds (at hostile.py:" in error
 
 
 def test_a_target_that_is_not_there(kernels: str, capsys: Printed) -> None:

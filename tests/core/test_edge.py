@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 
 import pytest
-import torch
 from torch import Tensor
 
 from attention_conformance import Outcome, check
-from attention_conformance.edge import Raised, foreign, process_state_kept, safe, telling_interrupts_apart
+from attention_conformance.edge import Raised, device_is_lost, foreign, safe, telling_interrupts_apart
 
 from .test_declaring import attend
 
@@ -34,6 +33,49 @@ def test_everything_that_foreign_code_raises_becomes_one_error(error: BaseExcept
     assert caught.value.kind == type(error).__name__
     assert caught.value.__cause__ is error
     assert "test_edge.py" in caught.value.where
+
+
+class _Nameless(type):
+    @property
+    def __name__(cls) -> str:
+        raise SystemExit("no name")
+
+
+class _WithoutName(Exception, metaclass=_Nameless):  # type: ignore[misc]
+    pass
+
+
+def test_an_error_without_a_name_is_told() -> None:
+    with pytest.raises(Raised, match="it raised an exception without a name: lost"):
+        foreign(_raising, _WithoutName("lost"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: an illegal memory access was encountered",
+        "it raised AcceleratorError: CUDA error: device-side assert triggered (and 3 more lines)",
+        "Triton Error [CUDA]: misaligned address",
+        "HIP error: unspecified launch failure",
+        "CUDA error: uncorrectable ECC error encountered",
+    ],
+)
+def test_an_error_that_a_device_keeps_is_told_apart(text: str) -> None:
+    assert device_is_lost(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA out of memory. Tried to allocate 20.00 GiB",
+        "CUDA error: invalid argument",
+        "CUDA error: no kernel image is available for execution on the device",
+        "an illegal instruction of mine",
+        "",
+    ],
+)
+def test_an_error_after_which_a_device_goes_on_is_none_that_it_keeps(text: str) -> None:
+    assert not device_is_lost(text)
 
 
 def test_a_message_that_cannot_be_made_is_replaced() -> None:
@@ -76,20 +118,6 @@ def test_text_of_others_is_made_safe(text: str, clean: str) -> None:
 def test_text_of_others_is_cut() -> None:
     assert safe("a" * 50, limit=10) == "a" * 10 + " ..."
     assert safe("a" * 10, limit=10) == "a" * 10
-
-
-def test_the_settings_of_the_process_are_put_back() -> None:
-    before = (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads())
-    precision, random = torch.get_float32_matmul_precision(), torch.get_rng_state()
-    with process_state_kept():
-        torch.set_default_dtype(torch.float16)
-        torch.set_grad_enabled(False)
-        torch.set_num_threads(torch.get_num_threads() + 1)
-        torch.set_float32_matmul_precision("medium")
-        torch.rand(5)
-    assert (torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_num_threads()) == before
-    assert torch.get_float32_matmul_precision() == precision
-    assert torch.equal(torch.get_rng_state(), random)
 
 
 def _exits(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:

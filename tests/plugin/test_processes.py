@@ -29,7 +29,7 @@ def loud(query, key, value, mask=None):
     warnings.warn("warned \ud801 \x1b[31m", Future)
     warnings.warn_explicit("warned elsewhere", FutureWarning, "\ud802.py", 1)
     if mask is not None:
-        raise ValueError("raised \ud803\x00\x1b]0;title\x07")
+        raise ValueError("raised \ud803\x00\x1b]0;title\x07" + "long " * 2_000_000)
     return kernels.attend(query, key, value, mask)
 
 register(
@@ -65,6 +65,7 @@ def test_every_record_arrives_whatever_text_it_holds(pytester: pytest.Pytester) 
     assert found[f"{LOUD}::SHAPE-001[fp32]"] == "PASSED"
     assert found[f"{LOUD}::MASK-003[fp32]"] == "FAILED"
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert len(result.stdout.str()) < 1_000_000
     count = 2 * len(keys)
     result.stdout.fnmatch_lines([r"*it raised ValueError: raised \ud803\x00\x1b*"])
     result.stdout.fnmatch_lines(
