@@ -273,7 +273,7 @@ class Subject:
             foreign(torch.cuda.synchronize)
 
     def _result(self, returned: object, delivered: Delivered) -> Result:
-        advice = "call=lambda f, query, key, value, mask=None: f(...)" if self._form is None else self._form.suggested()
+        advice = "call=lambda f, query, key, value, mask=None: f(...)" if self._form is None else self._form.suggested
         first, second, pick = split(returned, self.capabilities.second, advice)
         if second is not None and self.capabilities.layout == "(BH)LD":
             second = _unmerged(second, delivered.heads[0])
