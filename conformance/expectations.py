@@ -195,8 +195,9 @@ class Expectation:
         return self.truth.empty.any(1) if self.setting.module else self.truth.empty
 
 
-def effective(drawn: Drawn, structure: Structure, heads: int) -> dict[str, Projection]:
-    """Return the four linear maps that a module of this structure computes with the drawn parameters."""
+@lru_cache(maxsize=256)
+def effective(drawn: Drawn, structure: Structure, heads: int) -> Mapping[str, Projection]:
+    """Return the four linear maps that a module of this structure computes with the drawn parameters, one for all cases."""
     maps = {}
     for role in ROLES:
         weight, bias = drawn.full[role].double(), drawn.bias[role].double()
@@ -309,6 +310,6 @@ def expect_of(inputs: Inputs, setting: Setting) -> Expectation:
     return _expect_contents(_Contents(inputs.case, inputs.dtype, digest_of(inputs), inputs), setting)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=1024)
 def _expect_contents(contents: _Contents, setting: Setting) -> Expectation:
     return Expectation(contents.inputs, setting)

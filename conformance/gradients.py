@@ -17,7 +17,7 @@ from .inputs import Inputs
 LOG2_E = 1.4426950408889634
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def expected_gradients(expectation: Expectation, through: str = "output") -> Mapping[str, Near]:
     """Return the gradients by name: `query`, `key`, `value`, `bias`, and for modules `query.weight` and so on.
 

@@ -24,7 +24,7 @@ ROLES = ("query", "key", "value", "output")
 """The four projections of a module."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drawn:
     """Parameters before they are fitted to a module: per role a full weight (M, M), a head-wide weight (D, D) that
     modules with shared projections use instead, and a bias (M)."""
@@ -147,7 +147,7 @@ def _masks(case: Case, dtype: str, generator: torch.Generator) -> tuple[Tensor |
 
 
 def _lead(case: Case, shapes: values.Shapes) -> tuple[int, ...]:
-    if case.kv_heads:
+    if case.kv_heads or not case.broadcast:
         return shapes.query[:-2]
     # torch's own broadcast_shapes imports sympy, which takes longer than everything else here.
     return np.broadcast_shapes(shapes.query[:-2], shapes.key[:-2], shapes.value[:-2])

@@ -216,7 +216,8 @@ class Subject:
         if mask.memory == "expanded":
             # To the full shape, with stride 0 along every axis that the mask leaves out.
             full = own.mask_patterns == "broadcast" or "BHLS" in own.mask_patterns
-            whole = encoded.expand(*(sizes[axis] for axis in "BHLS")) if full and encoded.dim() == 4 else encoded
+            whole = encoded.clone()
+            whole = whole.expand(*(sizes[axis] for axis in "BHLS")) if full and whole.dim() == 4 else whole
             return whole.to(self.implementation.device)
         return place(encoded, mask.memory).to(self.implementation.device)
 
