@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from . import masks
 from .bridges import bridge_for
-from .calling import Form, construction_of, form_of, settled, split
+from .calling import Construction, Form, construction_of, form_of, settled, split
 from .comparing import NotApplicable
 from .dtypes import torch_dtype
 from .edge import WrongResult, foreign
@@ -68,6 +68,7 @@ class Subject:
         self.mode = mode
         self._modules: dict[tuple[str, int], tuple[nn.Module, object]] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
+        self._constructions: dict[str, Construction] = {}
         self._form: Form | None = None
         self.changed_grad_mode = False
         self.pick = ""
@@ -79,7 +80,7 @@ class Subject:
     def twin(self, *, implementation: Implementation | None = None, mode: str | None = None) -> Subject:
         """Return a subject of the same dtype that shares the modules, in another mode or under other capabilities."""
         other = Subject(implementation or self.implementation, self.dtype, mode or self.mode)
-        other._modules, other._layouts = self._modules, self._layouts
+        other._modules, other._layouts, other._constructions = self._modules, self._layouts, self._constructions
         if other.capabilities == self.capabilities:
             other._form = self._form
         return other
@@ -103,14 +104,22 @@ class Subject:
 
         Raises Raised, UnknownCall, or WrongResult where it gives no torch module.
         """
-        factory = self.implementation.target
-        construction = construction_of(factory, self.implementation.label, self.capabilities.layout)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            module = foreign(construction.build, factory, d_model, heads)
+        factory, device = self.implementation.target, self.implementation.device
+        with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
+            # torch.manual_seed keeps a trace of the stack for every kind of device that is not in use yet.
+            seed = torch.default_generator.manual_seed if device == "cpu" else torch.manual_seed
+            seed(0)
+            module = foreign(self._construction.build, factory, d_model, heads)
         if not isinstance(module, nn.Module):
             raise WrongResult(f"the factory returned {type(module).__name__}, not a torch.nn.Module")
-        return module.to(device=self.implementation.device, dtype=torch_dtype(self.dtype))
+        return module.to(device=device, dtype=torch_dtype(self.dtype))
+
+    @property
+    def _construction(self) -> Construction:
+        key = self.capabilities.layout
+        if key not in self._constructions:
+            self._constructions[key] = construction_of(self.implementation.target, self.implementation.label, key)
+        return self._constructions[key]
 
     def layout(self, inputs: Inputs) -> Layout:
         """Return where the module keeps its projections."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-_IMPORTS = "import math\n\nimport torch\nimport torch.nn.functional as F\n"
+IMPORTS = "import math\n\nimport torch\nimport torch.nn.functional as F\n"
 _PER_FILE = 10
 
 _SCORES = (
@@ -83,6 +83,6 @@ def write(folder: Path, kernels: Iterator[Kernel], number: int) -> list[str]:
     chosen = list(itertools.islice(kernels, number))
     for start in range(0, len(chosen), _PER_FILE):
         file, part = folder / f"kernels_{start:03}.py", chosen[start : start + _PER_FILE]
-        file.write_text("\n\n".join([_IMPORTS, *(kernel.source for kernel in part)]), encoding="utf-8")
+        file.write_text("\n\n".join([IMPORTS, *(kernel.source for kernel in part)]), encoding="utf-8")
         targets += [f"{file}:{kernel.name}" for kernel in part]
     return targets
