@@ -177,7 +177,7 @@ class Subject:
             made["value"] = made["key"]
         if case.shared == "qkv" or self.capabilities.inputs == "self":
             made["key"] = made["value"] = made["query"]
-        options = dict(case.options())
+        options = case.options()
         if (self.capabilities.causal or "").startswith("always"):
             options.pop("causal", None)
         if inputs.bias is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 
@@ -30,6 +31,7 @@ def _lines(implementations: int) -> Iterator[Line]:
 
 def _kept(consume: Callable[[Iterator[Audited]], object], implementations: int) -> int:
     """Return the bytes that are held once the lines of so many implementations were consumed."""
+    catalogue()  # what importing the rules takes is not counted
     tracemalloc.start()
     try:
         held = consume(gather(_lines(implementations)))
@@ -55,3 +57,11 @@ def test_nothing_is_kept_of_what_was_handed_on() -> None:
 
     one = _kept(lambda audited: next(audited), 1)
     assert _kept(count, 40) < one
+
+
+def test_every_cache_has_a_limit() -> None:
+    catalogue()
+    modules = [module for name, module in sys.modules.items() if name.startswith("attention_conformance.")]
+    caches = {value for module in modules for value in vars(module).values() if hasattr(value, "cache_parameters")}
+    assert caches
+    assert [cache for cache in caches if cache.cache_parameters()["maxsize"] is None] == []
