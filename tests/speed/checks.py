@@ -11,6 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
+import torch
+
+from attention_conformance import check
+from attention_conformance.reference.attention import attention
+
 _COLD = "from tests.speed.checks import first; first()"
 
 
@@ -59,9 +64,6 @@ def timed(function: Callable[[], object]) -> float:
 
 def one_check() -> None:
     """Judge the documents' kernel by the default tier, in three dtypes."""
-    from attention_conformance import check
-    from attention_conformance.reference.attention import attention
-
     for _ in check(attention):
         pass
 
@@ -77,7 +79,6 @@ def _estimator_check() -> None:
 
 def first() -> None:
     """Print the seconds of the first check of this process, torch and the package being imported."""
-    import torch
 
     torch.set_num_threads(1)
     print(json.dumps(timed(one_check)))
