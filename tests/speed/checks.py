@@ -79,7 +79,6 @@ def _estimator_check() -> None:
 
 def first() -> None:
     """Print the seconds of the first check of this process, torch and the package being imported."""
-
     torch.set_num_threads(1)
     print(json.dumps(timed(one_check)))
 
