@@ -157,8 +157,8 @@ def backward(
     results: Allowed,
     carried: InputErrors | None = None,
 ) -> Gradients:
-    """Return the allowance of each gradient, in the shapes of `gradients`; `results` is that of the forward pass, whose
-    scores are not exact."""
+    """Return the allowance of each gradient, in the shapes of `gradients`; `results` are those of the forward pass where
+    no score is taken for exact."""
     allowed = _unslack(results, unit)
     weights, g = truth.weights, upstream.output.abs()
     queries = g.shape[-2]

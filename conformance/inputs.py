@@ -149,7 +149,7 @@ def _masks(case: Case, dtype: str, generator: torch.Generator) -> tuple[Tensor |
 def _lead(case: Case, shapes: values.Shapes) -> tuple[int, ...]:
     if case.kv_heads or not case.broadcast:
         return shapes.query[:-2]
-    # torch's own broadcast_shapes imports sympy, which takes longer than everything else here.
+    # torch.broadcast_shapes imports sympy, which takes a quarter of a second.
     return np.broadcast_shapes(shapes.query[:-2], shapes.key[:-2], shapes.value[:-2])
 
 

@@ -104,12 +104,12 @@ class Subject:
 
         Raises Raised, UnknownCall, or WrongResult where it gives no torch module.
         """
-        factory, device = self.implementation.target, self.implementation.device
+        factory, device, construction = self.implementation.target, self.implementation.device, self._construction
         with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
             # torch.manual_seed keeps a trace of the stack for every kind of device that is not in use yet.
             seed = torch.default_generator.manual_seed if device == "cpu" else torch.manual_seed
             seed(0)
-            module = foreign(self._construction.build, factory, d_model, heads)
+            module = foreign(construction.build, factory, d_model, heads)
         if not isinstance(module, nn.Module):
             raise WrongResult(f"the factory returned {type(module).__name__}, not a torch.nn.Module")
         return module.to(device=device, dtype=torch_dtype(self.dtype))
