@@ -21,7 +21,7 @@ from .implementation import Implementation, describe
 from .process_state import process_state_kept
 from .reaching import of_masks
 from .records import Key, Outcome, Picture, Record, Verdict
-from .rulebook import RETIRED, Rule, catalogue, get_rule
+from .rulebook import RETIRED, Rule, catalogue, get_rule, run_first
 from .selection import fitted_cases, plan, ruled_out
 from .subject import Subject, has_two_modes
 from .trial import Trial
@@ -42,6 +42,7 @@ class Examination:
         self.seed = seed
         self._records: dict[Key, Record] = {}
         self._blocking: dict[Key, str] = {}
+        self._cases: dict[str, tuple[list[Case], str | None]] = {}
         self._subjects: dict[str, Subject] = {}
         self._diagnostician = Diagnostician()
 
@@ -60,7 +61,7 @@ class Examination:
 
     def _judge(self, rule: Rule, dtype: str | None) -> Record:
         reason = ruled_out(rule, self.implementation)
-        cases, excluded = fitted_cases(rule, self.implementation)
+        cases, excluded = self._fitted_cases(rule)
         if reason is None and not cases:
             reason = excluded
         if reason is not None:
@@ -69,10 +70,15 @@ class Examination:
         blocked = self._blocked(rule, working) if self.gated else None
         if blocked is not None:
             return self._record(rule, dtype, Outcome.NOT_RUN, blocked)
-        if self.seed:
-            cases = [replace(case, draw=self.seed) for case in cases]
         with telling_interrupts_apart(), process_state_kept():
             return self._guarded(rule, dtype, working, cases)
+
+    def _fitted_cases(self, rule: Rule) -> tuple[list[Case], str | None]:
+        """Return the cases of a rule, and what ruled out the others, found out once for all dtypes."""
+        if rule.id not in self._cases:
+            cases, excluded = fitted_cases(rule, self.implementation)
+            self._cases[rule.id] = [replace(case, draw=self.seed) for case in cases] if self.seed else cases, excluded
+        return self._cases[rule.id]
 
     def _guarded(self, rule: Rule, dtype: str | None, working: str, cases: list[Case]) -> Record:
         """Run the rule; whatever escapes from it, or from telling its story, is told as an error of the result."""
@@ -86,11 +92,8 @@ class Examination:
 
     def _blocked(self, rule: Rule, dtype: str) -> str | None:
         """Return why a rule cannot say anything: a smoke rule or a convention that it depends on failed."""
-        for other in catalogue().values():
-            if other is rule:
-                return None
-            first = other.smoke or (other.convention in rule.depends)
-            if not first or self.implementation.reference.kind not in other.kinds:
+        for other in run_first(rule.id, rule.depends):
+            if self.implementation.reference.kind not in other.kinds:
                 continue
             record = self.run_one(other, dtype)
             if other.smoke and record.outcome in (Outcome.FAILED, Outcome.ERROR):
