@@ -88,23 +88,19 @@ def forward(
 ) -> Allowed:
     """Return the allowance of output, weights and logsumexp. `exact_scores` states that every product and sum in
     the scores is representable, so that only the softmax rounds."""
-    keys = problem.key.shape[-2]
-    score = _score_error(problem, truth, unit, carried, exact_scores)
-    live = truth.allowed & ~truth.empty
-    score = torch.expm1(torch.where(live, score, 0.0).clamp(max=50.0))
-    weights, largest = truth.weights, _largest(truth)
-    level = _finite(truth.logsumexp)
-    common = 4 * unit.normaliser * (level.abs() + largest.abs())
-    mean = (weights * score).sum(-1, keepdim=True)
-    sum_error = rounds(keys, unit.normaliser)
-    weight = weights * (score + mean + sum_error + 3 * unit.weights + common) + unit.smallest * truth.allowed.double()
-    magnitude = weights @ problem.value.abs()
-    spread = _spread(weights * score, problem.value, truth.output)
-    output = spread + (2 * unit.weights + 2 * sum_error + common) * magnitude + 2 * unit.output * truth.output.abs()
-    output = output + unit.smallest * (1 + truth.allowed.double() @ problem.value.abs())
+    score = _score_error(problem, truth, unit, carried, exact_scores).masked_fill_(~truth.live, 0.0)
+    score = torch.expm1(score.clamp_(max=50.0))
+    weights, value, allowed = truth.weights, problem.value.abs(), truth.allowed.double()
+    common = 4 * unit.normaliser * (truth.level.abs() + truth.largest.abs())
+    weighted = weights * score
+    mean, sum_error = weighted.sum(-1, keepdim=True), rounds(problem.key.shape[-2], unit.normaliser)
+    weight = weighted + weights * (mean + common + (sum_error + 3 * unit.weights)) + unit.smallest * allowed
+    output = _spread(weighted, problem.value, truth.output)
+    output = output + (common + (2 * unit.weights + 2 * sum_error)) * (weights @ value)
+    output = output + 2 * unit.output * truth.output.abs() + unit.smallest * (1 + allowed @ value)
     if carried is not None:
         output = output + weights @ carried.value
-    lse = mean + sum_error + common + 2 * unit.output * level.abs() + 2 * unit.exponent + unit.smallest
+    lse = mean + common + 2 * unit.output * truth.level.abs() + (sum_error + 2 * unit.exponent + unit.smallest)
     return Allowed(unit.slack * output, unit.slack * weight, unit.slack * lse, unit.slack * score)
 
 
@@ -112,14 +108,16 @@ def _score_error(
     problem: Problem, truth: Truth, unit: Units, carried: InputErrors | None, exact_scores: bool
 ) -> Tensor:
     scores = truth.scores
-    level = _finite(truth.logsumexp)
-    distance = torch.where(truth.allowed, (scores - _largest(truth)).abs(), 0.0)
-    error = 4 * unit.exponent + 2 * unit.sums * (level.abs() + scores.abs()) + unit.exponent * distance
+    magnitude = scores.abs()
+    distance = (scores - truth.largest).abs_().masked_fill_(~truth.allowed, 0.0)
+    error = (
+        2 * unit.sums * magnitude + unit.exponent * distance + (4 * unit.exponent + 2 * unit.sums * truth.level.abs())
+    )
     if exact_scores:
         return error
-    products = (problem.query.abs() @ problem.key.abs().transpose(-2, -1)) * abs(problem.scale)
-    error = error + (2 * unit.inputs + rounds(problem.query.shape[-1] + 1, unit.sums)) * products
-    error = error + 2 * unit.scores * scores.abs()
+    products = problem.query.abs() @ problem.key.abs().transpose(-2, -1)
+    rounded = (2 * unit.inputs + rounds(problem.query.shape[-1] + 1, unit.sums)) * abs(problem.scale)
+    error = error + rounded * products + 2 * unit.scores * magnitude
     if problem.bias is not None:
         error = error + unit.scores * (problem.bias.abs() + raw_scores(problem).abs())
     if problem.softcap is not None:
@@ -132,22 +130,12 @@ def _score_error(
     return error
 
 
-def _largest(truth: Truth) -> Tensor:
-    if truth.scores.shape[-1] == 0:
-        return torch.zeros_like(truth.logsumexp)
-    masked = torch.where(truth.allowed, truth.scores, float("-inf"))
-    return _finite(masked.amax(-1, keepdim=True))
-
-
-def _finite(tensor: Tensor) -> Tensor:
-    return torch.where(torch.isfinite(tensor), tensor, 0.0)
-
-
 def _spread(error: Tensor, value: Tensor, output: Tensor) -> Tensor:
     """Return sum_j error_ij |value_jc - output_ic| without leaving more than a few megabytes behind."""
     if error.shape[-1] * error.numel() * value.shape[-1] > 2**27 or output.numel() * error.shape[-1] > 2**22:
         return error @ value.abs() + error.sum(-1, keepdim=True) * output.abs()
-    return torch.einsum("...ij,...ijc->...ic", error, (value.unsqueeze(-3) - output.unsqueeze(-2)).abs())
+    distances = (value.unsqueeze(-3) - output.unsqueeze(-2)).abs_()
+    return (error.unsqueeze(-2) @ distances).squeeze(-2)
 
 
 @dataclass(frozen=True)
@@ -166,10 +154,12 @@ def backward(
     upstream: Upstream,
     unit: Units,
     *,
+    results: Allowed,
     carried: InputErrors | None = None,
 ) -> Gradients:
-    """Return the allowance of each gradient, in the shapes of `gradients`."""
-    allowed = _unslack(forward(problem, truth, unit, carried=carried), unit)
+    """Return the allowance of each gradient, in the shapes of `gradients`; `results` are those of the forward pass where
+    no score is taken for exact."""
+    allowed = _unslack(results, unit)
     weights, g = truth.weights, upstream.output.abs()
     queries = g.shape[-2]
     carried_g = torch.zeros_like(g) if upstream.error is None else upstream.error
@@ -181,9 +171,9 @@ def backward(
     slopes, slope_error = _slopes(problem, upstream, unit, carried_g, carried)
     scores = _score_gradient_error(truth, allowed, slopes, slope_error, upstream, unit, carried_g)
     scores = scores + (3 * unit.scores + 2 * unit.weights) * gradients.scores.abs() + unit.smallest
-    scores = torch.where(truth.allowed & ~truth.empty, scores, 0.0)
+    scores = scores.masked_fill_(~truth.live, 0.0)
     # Autograd through a maximum that was not detached puts the whole residual of a row on its largest score.
-    at_top = truth.allowed & (truth.scores == _largest(truth))
+    at_top = truth.allowed & (truth.scores == truth.largest)
     scores = scores + at_top * scores.sum(-1, keepdim=True)
 
     query, key = _through_products(problem, allowed, gradients, scores, unit, carried)
@@ -197,20 +187,21 @@ def backward_logsumexp(
     upstream: Tensor,
     unit: Units,
     *,
+    results: Allowed,
     carried: InputErrors | None = None,
 ) -> Gradients:
-    """Return the allowance of the gradients of a logsumexp, upstream (..., L, 1).
+    """Return the allowance of the gradients of a logsumexp, upstream (..., L, 1), as `backward` does.
 
     The weights may be a softmax of their own or exp(score - logsumexp), whose exponent rounds as both of them do.
     """
-    allowed = _unslack(forward(problem, truth, unit, carried=carried), unit)
-    live = truth.allowed & ~truth.empty
-    exponent = torch.where(live, (truth.scores - _finite(truth.logsumexp)).abs(), 0.0)
-    relative = allowed.scores + allowed.logsumexp + 2 * unit.scores * exponent
-    relative = torch.expm1(torch.where(live, relative, 0.0).clamp(max=50.0)) + 8 * max(unit.output, unit.scores)
+    allowed = _unslack(results, unit)
+    dead = ~truth.live
+    exponent = (truth.scores - truth.level).abs_()
+    relative = (allowed.scores + allowed.logsumexp + 2 * unit.scores * exponent).masked_fill_(dead, 0.0)
+    relative = torch.expm1(relative.clamp_(max=50.0)) + 8 * max(unit.output, unit.scores)
     scores = upstream.abs() * (truth.weights * relative + allowed.weights) + unit.smallest
-    scores = torch.where(live, scores, 0.0)
-    at_top = truth.allowed & (truth.scores == _largest(truth))
+    scores = scores.masked_fill_(dead, 0.0)
+    at_top = truth.allowed & (truth.scores == truth.largest)
     scores = scores + at_top * scores.sum(-1, keepdim=True)
     query, key = _through_products(problem, allowed, gradients, scores, unit, carried)
     value = torch.full_like(gradients.value, unit.smallest)
@@ -238,6 +229,8 @@ def _through_products(
 
 
 def _unslack(allowed: Allowed, unit: Units) -> Allowed:
+    if unit.slack == 1:
+        return allowed
     factor = 1 / unit.slack
     return Allowed(
         allowed.output * factor, allowed.weights * factor, allowed.logsumexp * factor, allowed.scores * factor

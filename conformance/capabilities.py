@@ -133,7 +133,6 @@ class Capabilities:
     deterministic: str = "yes"
     """What repeats bit by bit: forward and backward (`yes`), the `forward` pass only, or nothing (`no`)."""
 
-
     @property
     def distinct(self) -> tuple[str, ...]:
         """Which of query, key and value are tensors of their own; the last of them serves for the rest."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 
@@ -82,6 +84,10 @@ class Case:
 
     def options(self) -> dict[str, Any]:
         """Return the options of the case that are set, `causal` among them."""
+        return {**self._options}
+
+    @cached_property
+    def _options(self) -> Mapping[str, Any]:
         named = {"causal": self.causal or None}
         named |= {name: getattr(self, name) for name in ("scale", "window", "softcap", "bias", "dropout")}
         return {name: value for name, value in named.items() if value is not None}

@@ -5,33 +5,31 @@
             MASK-003[fp32]             RuleItem
 
 Each item puts its record on its report as one ASCII JSON string, the only form that crosses the processes of
-pytest-xdist whole. Where the reports arrive, `finish` judges the declared deviations of every implementation whose
-planned records all came.
+pytest-xdist whole; `arriving` reads it where the reports come together.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from . import story
-from .deviations import Deviation
 from .dtypes import DTYPES
 from .edge import safe
+from .environment import described
 from .errors import ConformanceError
 from .implementation import Implementation, registered
+from .loading import Loaded
 from .plugin import RECORD
-from .records import Key, Outcome, Record, counts
-from .results import dump, record_line, to_record
+from .records import Key, Outcome, Record
+from .results import Line, described_line, dump, record_line
 from .rulebook import families, get_rule
-from .runner import Examination, stale
+from .runner import Examination
 from .selection import plan
 
 LONGEST_NAME = 200
@@ -43,7 +41,7 @@ class NotConforming(ConformanceError):
 
     def __init__(self, record: Record) -> None:
         super().__init__(failure_text(record))
-        self.summary = one_line(story.first_line(record))
+        self.summary = one_line(record.seen)
 
 
 def failure_text(record: Record) -> str:
@@ -60,7 +58,7 @@ def one_line(text: str) -> str:
 
 def collect(module: pytest.Module) -> Iterator[RegisteredImplementation]:
     """Yield a collector for each implementation that the module itself registered, in order."""
-    register_markers(module.config)
+    _prepare(module.config)
     for name, implementation in node_names(registered(vars(module.obj))):
         yield RegisteredImplementation.from_parent(module, name=name, implementation=implementation)
 
@@ -85,17 +83,28 @@ def node_name(name: str) -> str:
     return re.sub(":{2,}", ":", clean.lstrip(":() ")).strip(": ")
 
 
-_MARKED = pytest.StashKey[bool]()
-
-
-def register_markers(config: pytest.Config) -> None:
-    """Make the markers of the catalogue known to `--strict-markers`, once per run."""
-    if config.stash.get(_MARKED, False):
+def _prepare(config: pytest.Config) -> None:
+    """Make the markers of the catalogue known to `--strict-markers`, and complete the reports of our items, once per run."""
+    if config.pluginmanager.has_plugin(Completing.name):
         return
-    config.stash[_MARKED] = True
+    config.pluginmanager.register(Completing(), Completing.name)
     config.addinivalue_line("markers", "attention_benchmark: a benchmark of an implementation")
     for word in (*families(), *DTYPES):
         config.addinivalue_line("markers", f"{marker(word)}: a {word} rule about an implementation")
+
+
+class Completing:
+    """Has items complete their reports."""
+
+    name = "attention_conformance_completing"
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Have one of our items complete its report."""
+        report = yield
+        if isinstance(item, RuleItem):
+            item.complete(report)
+        return report
 
 
 def marker(word: str) -> str:
@@ -111,6 +120,7 @@ class RegisteredImplementation(pytest.Collector):
         self.implementation = implementation
         self.examination = Examination(implementation, name=self.nodeid)
         self.keys = plan(implementation, tier=self.config.getoption("attention_tier"))
+        self._told = False
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each rule and dtype of the plan, for each pin, and for benchmarks where they are asked for."""
@@ -128,10 +138,18 @@ class RegisteredImplementation(pytest.Collector):
             yield from benchmark_items(self, self.implementation)
 
     def sent(self, record: Record) -> str:
-        """Return a record with what its receiver has to know of the implementation, as ASCII JSON."""
-        entries = [asdict(entry) for entry in self.implementation.deviations]
-        line = {"device": self.implementation.device, "planned": len(self.keys), "deviations": entries}
-        return dump({**line, "record": record_line(record)})
+        """Return a record with what its receiver has to know of the implementation, as ASCII JSON.
+
+        What is known of it is sent once by each process, with the first record, which therefore comes before the others.
+        """
+        line: Line = {"record": record_line(record)}
+        if not self._told:
+            self._told = True
+            own = self.implementation
+            line["described"] = described_line(described(Loaded(self.nodeid, self.nodeid, own), {}))
+            line |= {"device": own.device, "planned": len(self.keys), "declared": bool(own.declared)}
+            line["deviations"] = [asdict(entry) for entry in own.deviations]
+        return dump(line)
 
 
 class RuleItem(pytest.Item):
@@ -174,7 +192,7 @@ class RuleItem(pytest.Item):
             shown.reprcrash.message = excinfo.value.summary
         return shown
 
-    def complete_attention_report(self, report: pytest.TestReport) -> None:
+    def complete(self, report: pytest.TestReport) -> None:
         """Put the record on the report. A deviation is set here, where `--runxfail` does not reach it."""
         record = self.record
         if report.when != "call" or record is None:
@@ -199,75 +217,3 @@ def warnings_made_safe() -> Iterator[None]:
             category = next(base for base in category.__mro__ if base.__module__ == "builtins")
             message = safe(f"{entry.category.__name__}: {text}", LONGEST_TEXT)
         warnings.warn_explicit(message, category, safe(entry.filename), entry.lineno)
-
-
-# Where the reports arrive
-
-
-@dataclass
-class Arrived:
-    """What came of one implementation: `planned` is the number of keys that a full run has."""
-
-    name: str
-    device: str
-    planned: int
-    deviations: tuple[Deviation, ...]
-    records: list[Record] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        """Whether no record is missing: nothing was deselected, skipped as a whole, or lost."""
-        return len({record.key for record in self.records}) == self.planned
-
-    def stale(self) -> list[str]:
-        """Return a sentence for each stale deviation; none unless all records came."""
-        if not self.deviations or not self.complete:
-            return []
-        return [safe(sentence) for sentence in stale(self.name, self.device, self.deviations, self.records)]
-
-
-def arrivals(texts: Iterable[str]) -> list[Arrived]:
-    """Return what the reports of a session hold, by implementation."""
-    found: dict[str, Arrived] = {}
-    for text in texts:
-        line = json.loads(text)
-        record = to_record(line["record"])
-        if record.implementation not in found:
-            entries = tuple(Deviation(**entry) for entry in line["deviations"])
-            found[record.implementation] = Arrived(record.implementation, line["device"], line["planned"], entries)
-        found[record.implementation].records.append(record)
-    return list(found.values())
-
-
-def finish(session: pytest.Session, texts: list[str]) -> None:
-    """Fail the session over stale deviations, and have the terminal say so and count what ran."""
-    arrived = arrivals(texts)
-    problems = [sentence for entry in arrived for sentence in entry.stale()]
-    if problems and session.exitstatus == pytest.ExitCode.OK:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    session.config.pluginmanager.register(Summary(count_line(arrived), problems))
-
-
-def count_line(arrived: list[Arrived]) -> str:
-    """Return one line: how many implementations, how many of their planned records, and the outcomes."""
-    total = counts(record for entry in arrived for record in entry.records)
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in total.items() if count)
-    ran, planned = sum(total.values()), sum(entry.planned for entry in arrived)
-    implementations = f"{len(arrived)} implementation{'s' if len(arrived) > 1 else ''}"
-    return f"attention conformance: {implementations}, {ran} of {planned} records: {outcomes}"
-
-
-class Summary:
-    """What the terminal adds after the tests."""
-
-    def __init__(self, line: str, problems: list[str]) -> None:
-        self.line = line
-        self.problems = problems
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Write the stale deviations, which fail the session, and the counts."""
-        if self.problems:
-            terminalreporter.write_sep("=", "stale deviations", red=True, bold=True)
-        for sentence in self.problems:
-            terminalreporter.write_line(sentence, red=True)
-        terminalreporter.write_line(self.line)

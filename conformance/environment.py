@@ -23,8 +23,8 @@ from .rulebook import catalogue
 from .version import __version__
 
 
-def header(tier: str, label: str | None, seed: int = 0) -> Header:
-    """Return the header of a run that starts now."""
+def header(tier: str, label: str | None, seed: int = 0, shard: str | None = None) -> Header:
+    """Return the header of a run, or of a part of it, that starts now."""
     python = platform.python_version()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     machine = f"{platform.system()}-{platform.machine()}"
@@ -41,6 +41,7 @@ def header(tier: str, label: str | None, seed: int = 0) -> Header:
         environment=f"python{short}-torch{torch.__version__}-{machine}-{device}".replace(" ", "_").lower(),
         label=None if label is None else safe(label),
         started=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        shard=shard,
     )
 
 

@@ -64,6 +64,14 @@ class InvalidResultFile(ConformanceError, ValueError):
     """A result file is torn, of another schema, or holds a record twice."""
 
 
+class UnknownShard(ConformanceError, ValueError):
+    """A part of a run was not given as I/N."""
+
+
+class IncomparableResults(ConformanceError, ValueError):
+    """Result files asked different questions, or hold the same record."""
+
+
 def nearest(word: object, words: Iterable[str]) -> str:
     """Return ", did you mean 'x'?" for the most similar of `words`, or an empty string."""
     found = difflib.get_close_matches(str(word), list(words), n=1, cutoff=0.5)

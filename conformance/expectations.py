@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import bounds, oracle
 from .cases import Case
-from .inputs import ROLES, Drawn, Inputs, make
+from .inputs import ROLES, Drawn, Inputs, digest_of, make
 from .values import AS_THEY_ARE, EXACT_SCORES
 
 
@@ -48,6 +48,12 @@ class Near:
     value: Tensor
     allowed: Tensor
 
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether no element of the value is NaN or infinite."""
+        # A sum is finite only where everything in it is, and takes a tenth of the steps.
+        return math.isfinite(float(self.value.sum())) or bool(torch.isfinite(self.value).all())
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -57,7 +63,7 @@ class Projection:
     bias: Tensor | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Expectation:
     """The expected results for `inputs` under `setting`, each with its allowance, made when first asked for."""
 
@@ -128,12 +134,23 @@ class Expectation:
         """The solution per head."""
         return oracle.solve(self.problem)
 
-    @cached_property
-    def _forward(self) -> bounds.Allowed:
+    @property
+    def _has_exact_scores(self) -> bool:
         scale = abs(self.problem.scale)
         # Sound code may also give query and key the root of the scale each: that has to be a power of two as well.
-        exact = self.inputs.case.values in EXACT_SCORES and (scale == 0 or math.log2(scale) % 2 == 0)
-        return bounds.forward(self.problem, self.truth, self._unit, carried=self.carried, exact_scores=exact)
+        return self.inputs.case.values in EXACT_SCORES and (scale == 0 or math.log2(scale) % 2 == 0)
+
+    @cached_property
+    def _forward(self) -> bounds.Allowed:
+        return self._allowance(self._has_exact_scores)
+
+    @cached_property
+    def for_gradients(self) -> bounds.Allowed:
+        """The allowances of the forward pass on which those of the gradients build: nothing is taken for exact."""
+        return self._allowance(False) if self._has_exact_scores else self._forward
+
+    def _allowance(self, exact_scores: bool) -> bounds.Allowed:
+        return bounds.forward(self.problem, self.truth, self._unit, carried=self.carried, exact_scores=exact_scores)
 
     @cached_property
     def output(self) -> Near:
@@ -179,8 +196,9 @@ class Expectation:
         return self.truth.empty.any(1) if self.setting.module else self.truth.empty
 
 
-def effective(drawn: Drawn, structure: Structure, heads: int) -> dict[str, Projection]:
-    """Return the four linear maps that a module of this structure computes with the drawn parameters."""
+@lru_cache(maxsize=256)
+def effective(drawn: Drawn, structure: Structure, heads: int) -> Mapping[str, Projection]:
+    """Return the four linear maps that a module of this structure computes with the drawn parameters, one for all cases."""
     maps = {}
     for role in ROLES:
         weight, bias = drawn.full[role].double(), drawn.bias[role].double()
@@ -276,3 +294,23 @@ def _trim(tensor: Tensor | None, query: Tensor) -> Tensor | None:
 def expect(case: Case, setting: Setting, dtype: str) -> Expectation:
     """Return the expectation of a case, shared between implementations of the same conventions."""
     return Expectation(make(case, setting.module, dtype), setting)
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """Inputs that are equal where every number in them is; where these lie in memory does not matter."""
+
+    case: Case
+    dtype: str
+    digest: bytes
+    inputs: Inputs = field(compare=False)
+
+
+def expect_of(inputs: Inputs, setting: Setting) -> Expectation:
+    """Return the expectation of inputs that a rule has changed, shared by all that hold the same numbers."""
+    return _expect_contents(_Contents(inputs.case, inputs.dtype, digest_of(inputs), inputs), setting)
+
+
+@lru_cache(maxsize=1024)
+def _expect_contents(contents: _Contents, setting: Setting) -> Expectation:
+    return Expectation(contents.inputs, setting)

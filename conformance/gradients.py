@@ -17,11 +17,13 @@ from .inputs import Inputs
 LOG2_E = 1.4426950408889634
 
 
+@lru_cache(maxsize=2048)
 def expected_gradients(expectation: Expectation, through: str = "output") -> Mapping[str, Near]:
     """Return the gradients by name: `query`, `key`, `value`, `bias`, and for modules `query.weight` and so on.
 
     `through` says of which result the loss is taken, multiplied by the upstream gradient and summed: `output` or a
-    kind of second result (`weights`, `averaged weights`, `lse`, `lse2`), or several of them joined by ` and `.
+    kind of second result (`weights`, `averaged weights`, `lse`, `lse2`), or several of them joined by ` and `. They are
+    made once for each expectation.
     """
     total: dict[str, Near] = {}
     for part in through.split(" and "):
@@ -31,9 +33,8 @@ def expected_gradients(expectation: Expectation, through: str = "output") -> Map
     return total
 
 
-@lru_cache(maxsize=4096)
 def expect_gradients(case: Case, setting: Setting, dtype: str, through: str = "output") -> Mapping[str, Near]:
-    """Return the gradients of a case, shared between implementations of the same conventions."""
+    """Return the gradients of a case."""
     return expected_gradients(expect(case, setting, dtype), through)
 
 
@@ -54,15 +55,19 @@ def _added(first: Near, second: Near) -> Near:
 def _solved(expectation: Expectation, upstream: bounds.Upstream) -> tuple[oracle.Gradients, oracle.Gradients]:
     problem, truth = expectation.problem, expectation.truth
     gradients = oracle.differentiate(problem, truth, upstream.output, upstream.weights)
-    allowed = bounds.backward(problem, truth, gradients, upstream, expectation._unit, carried=expectation.carried)
-    return gradients, allowed
+    results, carried = expectation.for_gradients, expectation.carried
+    return gradients, bounds.backward(
+        problem, truth, gradients, upstream, expectation._unit, results=results, carried=carried
+    )
 
 
 def _solved_logsumexp(expectation: Expectation, upstream: Tensor) -> tuple[oracle.Gradients, oracle.Gradients]:
     problem, truth, unit = expectation.problem, expectation.truth, expectation._unit
     gradients = oracle.differentiate_logsumexp(problem, truth, upstream)
-    allowed = bounds.backward_logsumexp(problem, truth, gradients, upstream, unit, carried=expectation.carried)
-    return gradients, allowed
+    results, carried = expectation.for_gradients, expectation.carried
+    return gradients, bounds.backward_logsumexp(
+        problem, truth, gradients, upstream, unit, results=results, carried=carried
+    )
 
 
 def _solved_part(expectation: Expectation, part: str) -> tuple[oracle.Gradients, oracle.Gradients]:

@@ -135,7 +135,9 @@ def describe(
         raise InvalidTarget(f"{target!r} can be neither called nor built; register a function, a callable or a class.")
     declared = {**getattr(target, "capabilities", {}), **declared} if _is_adapted(target) else declared
     _check_names(declared)
-    chosen = reference_for(target, reference or getattr(target, "reference", None) if _is_adapted(target) else reference)
+    chosen = reference_for(
+        target, reference or getattr(target, "reference", None) if _is_adapted(target) else reference
+    )
     framework = _framework(target, framework)
     standard = {**chosen.defaults, **defaults_of(framework)}
     recognised = {} if call is not None else {**answers_of(target, chosen)}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,11 +17,14 @@ from . import masks, values
 from .cases import Case
 from .dtypes import is_half, torch_dtype
 
+TENSORS = ("query", "key", "value", "allowed", "finite", "bias", "upstream", "upstream_weights")
+"""The fields of `Inputs` that are tensors, or None."""
+
 ROLES = ("query", "key", "value", "output")
 """The four projections of a module."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drawn:
     """Parameters before they are fitted to a module: per role a full weight (M, M), a head-wide weight (D, D) that
     modules with shared projections use instead, and a bias (M)."""
@@ -60,6 +65,21 @@ class Inputs:
         """Sizes of B, H, L and S."""
         case = self.case
         return {"B": case.batch, "H": case.heads, "L": self.query.shape[-2], "S": self.key.shape[-2]}
+
+
+def digest_of(inputs: Inputs) -> bytes:
+    """Return a digest of everything that the tensors of some inputs hold, and of their shapes."""
+    drawn = inputs.parameters
+    tables = () if drawn is None else (drawn.full, drawn.head, drawn.bias)
+    tensors = [getattr(inputs, name) for name in TENSORS] + [table[role] for table in tables for role in ROLES]
+    digest = hashlib.blake2b(digest_size=16)
+    for tensor in tensors:
+        if tensor is None:
+            digest.update(b"none")
+            continue
+        digest.update(f"{tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.digest()
 
 
 def seed_of(case: Case) -> int:
@@ -127,9 +147,10 @@ def _masks(case: Case, dtype: str, generator: torch.Generator) -> tuple[Tensor |
 
 
 def _lead(case: Case, shapes: values.Shapes) -> tuple[int, ...]:
-    if case.kv_heads:
+    if case.kv_heads or not case.broadcast:
         return shapes.query[:-2]
-    return tuple(torch.broadcast_shapes(shapes.query[:-2], shapes.key[:-2], shapes.value[:-2]))
+    # torch.broadcast_shapes imports sympy, which takes a quarter of a second.
+    return np.broadcast_shapes(shapes.query[:-2], shapes.key[:-2], shapes.value[:-2])
 
 
 def _attention_values(

@@ -6,8 +6,10 @@ Canonical are (B, H, L, D) for kernels, or fewer or more leading axes with `...L
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ORDERS: Mapping[str, tuple[int, ...]] = {
     "BLHD": (0, 2, 1, 3), "LBHD": (2, 0, 1, 3), "LBE": (1, 0, 2), "BL(HD)": (0, 2, 1, 3), "LB(HD)": (2, 0, 1, 3),

@@ -71,6 +71,14 @@ def parse_target(text: str) -> Target:
     return Target(text, outer["place"], inner and inner["path"], inner and inner["variant"])
 
 
+def holds_one(text: str) -> bool:
+    """Whether a target names one implementation, as opposed to everything that a module registers."""
+    try:
+        return parse_target(text).name is not None
+    except TargetNotLoaded:
+        return True
+
+
 def load(text: str, settings: Mapping[str, Any] | None = None) -> tuple[Loaded, ...]:
     """Import a target and return what it holds, with `settings` (as from `parse_settings`) put over its declarations.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -139,6 +140,7 @@ def draw(mask: Mask, sizes: Sizes, generator: torch.Generator) -> Tensor:
     return CONTENTS[mask.content](shape, generator)
 
 
+@lru_cache(maxsize=256)
 def letters_of(pattern: str) -> tuple[str, ...]:
     """Split a pattern into axes: `(BH)LS` gives ("BH", "L", "S")."""
     return tuple(part.strip("()") for part in re.findall(r"\(\w+\)|\w", pattern))
@@ -159,14 +161,14 @@ def choose_pattern(accepted: str | tuple[str, ...], axes: str) -> str | None:
 
 
 def shape_as(content: Tensor, pattern: str, sizes: Sizes) -> Tensor:
-    """Return `content` (b, h, l, s) in the shape that `pattern` names."""
+    """Return `content` (b, h, l, s) in the shape that `pattern` names, perhaps as a view."""
     letters = letters_of(pattern)
     present = "".join(letters)
     axes = "GBHLS" if content.dim() > 4 else "BHLS"
     wanted = [_size(letter, sizes) if letter in present else 1 for letter in axes]
     full = content.expand([max(have, want) for have, want in zip(content.shape, wanted, strict=True)])
     shape = [_size(letter, sizes) for letter in letters]
-    return full.reshape(shape).clone()
+    return full.reshape(shape)
 
 
 def _size(letter: str, sizes: Sizes) -> int:

@@ -7,6 +7,7 @@ Source: Vaswani et al. 2017, section 3.2.1; the gradients are the derivatives of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -47,6 +48,24 @@ class Truth:
     allowed: Tensor
     empty: Tensor
 
+    @cached_property
+    def live(self) -> Tensor:
+        """Which scores take part in a softmax (..., L, S): the allowed ones of rows that are not empty."""
+        return self.allowed & ~self.empty
+
+    @cached_property
+    def largest(self) -> Tensor:
+        """The largest allowed score of each row (..., L, 1), 0 where that is none or infinite."""
+        if self.scores.shape[-1] == 0:
+            return torch.zeros_like(self.logsumexp)
+        masked = self.scores.masked_fill(~self.allowed, -INFINITY)
+        return masked.amax(-1, keepdim=True).nan_to_num_(0.0, 0.0, 0.0)
+
+    @cached_property
+    def level(self) -> Tensor:
+        """The logsumexp (..., L, 1), 0 where that is infinite."""
+        return self.logsumexp.nan_to_num(0.0, 0.0, 0.0)
+
 
 @dataclass(frozen=True)
 class Gradients:
@@ -65,15 +84,16 @@ def solve(problem: Problem) -> Truth:
         scores = problem.softcap * torch.tanh(scores / problem.softcap)
     if problem.bias is not None:
         scores = scores + problem.bias
-    allowed = torch.ones_like(scores, dtype=torch.bool)
-    if problem.allowed is not None:
+    if problem.allowed is None:
+        allowed = torch.ones_like(scores, dtype=torch.bool)
+    else:
         allowed = problem.allowed.expand_as(scores)
     empty = ~allowed.any(-1, keepdim=True)
-    weights = _weights(scores, allowed, empty, problem)
+    masked = scores.masked_fill(~allowed, -INFINITY)
+    weights = _weights(masked, empty, problem)
     output = weights @ problem.value
     if scores.shape[-1] == 0 and problem.no_keys != "zeros":
         output = torch.full_like(output, float("nan"))
-    masked = torch.where(allowed, scores, -INFINITY)
     return Truth(output, weights, scores, torch.logsumexp(masked, -1, keepdim=True), allowed, empty)
 
 
@@ -82,16 +102,13 @@ def raw_scores(problem: Problem) -> Tensor:
     return (problem.query @ problem.key.transpose(-2, -1)) * problem.scale
 
 
-def _weights(scores: Tensor, allowed: Tensor, empty: Tensor, problem: Problem) -> Tensor:
-    if scores.shape[-1] == 0:
-        return scores
-    masked = torch.where(allowed, scores, -INFINITY)
-    largest = masked.amax(-1, keepdim=True)
-    exponentials = torch.exp(masked - torch.where(empty, 0.0, largest))
-    sums = exponentials.sum(-1, keepdim=True)
-    weights = exponentials / torch.where(empty, 1.0, sums)
-    answers = {"uniform": 1.0 / scores.shape[-1], "zeros": 0.0}
-    return torch.where(empty, answers.get(problem.empty_row, float("nan")), weights)
+def _weights(masked: Tensor, empty: Tensor, problem: Problem) -> Tensor:
+    if masked.shape[-1] == 0:
+        return masked
+    exponentials = torch.exp(masked - masked.amax(-1, keepdim=True).masked_fill_(empty, 0.0))
+    weights = exponentials / exponentials.sum(-1, keepdim=True).masked_fill_(empty, 1.0)
+    answers = {"uniform": 1.0 / masked.shape[-1], "zeros": 0.0}
+    return weights.masked_fill_(empty, answers.get(problem.empty_row, float("nan")))
 
 
 def differentiate(problem: Problem, truth: Truth, output: Tensor, weights: Tensor | None = None) -> Gradients:
@@ -105,14 +122,14 @@ def differentiate(problem: Problem, truth: Truth, output: Tensor, weights: Tenso
         slopes = slopes + weights
     mean = (truth.weights * slopes).sum(-1, keepdim=True)
     scores = truth.weights * (slopes - mean)
-    scores = torch.where(truth.empty | ~truth.allowed, 0.0, scores)
+    scores = scores.masked_fill_(~truth.live, 0.0)
     inner = scores * cap_slope(problem) * problem.scale
     return Gradients(inner @ problem.key, inner.transpose(-2, -1) @ problem.query, value, scores)
 
 
 def differentiate_logsumexp(problem: Problem, truth: Truth, upstream: Tensor) -> Gradients:
     """Return the gradients of sum(logsumexp * upstream), upstream (..., L, 1)."""
-    scores = torch.where(truth.empty | ~truth.allowed, 0.0, truth.weights * upstream)
+    scores = (truth.weights * upstream).masked_fill_(~truth.live, 0.0)
     inner = scores * cap_slope(problem) * problem.scale
     zero = torch.zeros_like(problem.value).expand(*scores.shape[:-2], *problem.value.shape[-2:])
     return Gradients(inner @ problem.key, inner.transpose(-2, -1) @ problem.query, zero, scores)

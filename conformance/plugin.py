@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -13,14 +13,15 @@ RECORD = "attention_conformance"  # the attribute of a report that holds a recor
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("attention-conformance", "conformance of attention implementations")
     group.addoption("--attention-tier", choices=("default", "thorough"), default="default", help="which rules to run")
+    group.addoption("--attention-report", metavar="FILE", help="write a result file: attention-conformance report FILE")
     group.addoption("--attention-benchmark", action="store_true", help="collect benchmarks of implementations as well")
     parser.addini("attention_benchmark_sizes", "lengths L that --attention-benchmark measures", default="128,512")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    text = "attention: a rule about an implementation; also attention_FAMILY, attention_DTYPE (attention_mask, say)"
-    config.addinivalue_line("markers", text)
-    config.pluginmanager.register(Received(), "attention_conformance_received")
+    config.addinivalue_line("markers", "attention: a rule about an implementation; so is attention_FAMILY or _DTYPE")
+    if not hasattr(config, "workerinput"):  # a worker of xdist, whose reports arrive elsewhere
+        config.pluginmanager.register(Received(config), "attention_conformance_received")
 
 
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[pytest.Collector] | None:
@@ -31,29 +32,28 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[py
     return list(collect(collector))
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    complete = getattr(item, "complete_attention_report", None)
-    if complete is not None:
-        complete(report)
-    return report
-
-
 class Received:
-    """The records of a session, which come from its own items or, under xdist, from the workers."""
+    """The reports of a session, xdist's too. `arriving` reads them, imported when the first record comes."""
 
-    def __init__(self) -> None:
-        self.records: list[str] = []
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.lost = config, list[pytest.TestReport]()
+        self.arrivals: Any = None
+        if config.getoption("attention_report"):
+            self.begin()
+
+    def begin(self) -> Any:
+        from .arriving import Arrivals
+
+        self.arrivals = self.arrivals or Arrivals(self.config)
+        return self.arrivals
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        record = vars(report).get(RECORD)
-        if record is not None:
-            self.records.append(record)
+        if RECORD in vars(report):
+            self.begin().hear(vars(report)[RECORD])
+        elif str(report.when) == "???":  # so xdist reports a test whose worker died
+            self.lost.append(report)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.records and not hasattr(session.config, "workerinput"):
-            from .collection import finish
-
-            finish(session, self.records)
+        if self.arrivals:
+            self.arrivals.finish(session, self.lost)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
 from .errors import InvalidResultFile
-from .records import Key, Outcome, Record, Verdict, counts
+from .records import Key, Outcome, Picture, Record, Verdict, counts
 from .version import __version__
 
 SCHEMA = 1
@@ -38,7 +38,8 @@ T = TypeVar("T")
 class Header:
     """Which suite ran where. `catalogue` is a digest over ids and sentences of the rules, `environment` names what
     results depend on and is part of every key across files, as is `label`, which the user chooses (a tox
-    environment, say); `seed` the one that shifts what every case draws; `started` is UTC, ISO 8601."""
+    environment, say); `seed` the one that shifts what every case draws; `started` is UTC, ISO 8601; `shard` is the part
+    of a run, as `I/N`."""
 
     version: str
     catalogue: str
@@ -51,6 +52,7 @@ class Header:
     environment: str
     label: str | None
     started: str
+    shard: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,10 +105,11 @@ class Audited:
 
 @dataclass(frozen=True)
 class ResultFile:
-    """A complete result file."""
+    """A complete result file; `path` names it in errors."""
 
     header: Header
     audited: tuple[Audited, ...]
+    path: str = "this run"
 
 
 def unloadable(target: str, why: str) -> tuple[Described, Judged]:
@@ -119,7 +122,8 @@ def unloadable(target: str, why: str) -> tuple[Described, Judged]:
 
 def header_line(header: Header) -> Line:
     """Return a header as a line."""
-    return {"type": "header", "schema": SCHEMA, **asdict(header)}
+    line = {"type": "header", "schema": SCHEMA, **asdict(header)}
+    return line if header.shard is not None else {name: value for name, value in line.items() if name != "shard"}
 
 
 def described_line(described: Described) -> Line:
@@ -132,6 +136,8 @@ def record_line(record: Record) -> Line:
     line = {"type": "record", **asdict(record), "outcome": str(record.outcome), "diagnosis": list(record.diagnosis)}
     if record.ratio is not None and not math.isfinite(record.ratio):
         line["ratio"] = "nan" if math.isnan(record.ratio) else "inf"
+    if not record.pictures:
+        del line["pictures"]
     return line
 
 
@@ -143,6 +149,12 @@ def judged_line(judged: Judged) -> Line:
 def footer_line(implementations: int, records: int) -> Line:
     """Return the last line."""
     return {"type": "footer", "implementations": implementations, "records": records}
+
+
+def lines_of(audited: Audited) -> list[Line]:
+    """Return everything that is known of one implementation as lines."""
+    records = [record_line(record) for record in audited.records]
+    return [described_line(audited.described), *records, judged_line(audited.judged)]
 
 
 def dump(line: Line) -> str:
@@ -166,7 +178,12 @@ def to_described(line: Line) -> Described:
 def to_record(line: Line) -> Record:
     """Return the record of a line; raises KeyError, TypeError or ValueError for another line."""
     ratio = None if line["ratio"] is None else float(line["ratio"])
-    return _build(Record, line, outcome=Outcome(line["outcome"]), ratio=ratio, diagnosis=tuple(line["diagnosis"]))
+    more = {"diagnosis": tuple(line["diagnosis"]), "pictures": tuple(map(_to_picture, line.get("pictures", ())))}
+    return _build(Record, line, outcome=Outcome(line["outcome"]), ratio=ratio, **more)
+
+
+def _to_picture(line: Line) -> Picture:
+    return _build(Picture, {name: tuple(value) if isinstance(value, list) else value for name, value in line.items()})
 
 
 def to_judged(line: Line) -> Judged:
@@ -214,7 +231,7 @@ def read(path: str | Path) -> ResultFile:
             f"{path} has no footer: the run that wrote it did not come to its end. Run it again; half a file would "
             "count what is missing as if it had passed."
         )
-    return ResultFile(header, tuple(_assemble(path, lines)))
+    return ResultFile(header, tuple(_assemble(path, lines)), str(path))
 
 
 def _parse(path: str | Path, number: int, raw: str) -> Line:

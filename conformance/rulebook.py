@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -135,6 +136,13 @@ def get_rule(name: str) -> Rule:
     if name not in rules:
         raise UnknownRule(f"no rule {name!r}{nearest(name, rules)} List them with: attention-conformance rules")
     return rules[name]
+
+
+@lru_cache(maxsize=1024)
+def run_first(identity: str, depends: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Return the rules that are run before the rule of this id: smoke rules, and those of the conventions it depends on."""
+    before = itertools.takewhile(lambda other: other.id != identity, catalogue().values())
+    return tuple(other for other in before if other.smoke or other.convention in depends)
 
 
 def families() -> tuple[str, ...]:

@@ -19,8 +19,9 @@ from .edge import FOREIGN, Unreadable, is_interrupt, telling_interrupts_apart
 from .errors import nearest
 from .implementation import Implementation, describe
 from .process_state import process_state_kept
-from .records import Key, Outcome, Record, Verdict
-from .rulebook import RETIRED, Rule, catalogue, get_rule
+from .reaching import of_masks
+from .records import Key, Outcome, Picture, Record, Verdict
+from .rulebook import RETIRED, Rule, catalogue, get_rule, run_first
 from .selection import fitted_cases, plan, ruled_out
 from .subject import Subject, has_two_modes
 from .trial import Trial
@@ -41,6 +42,7 @@ class Examination:
         self.seed = seed
         self._records: dict[Key, Record] = {}
         self._blocking: dict[Key, str] = {}
+        self._cases: dict[str, tuple[list[Case], str | None]] = {}
         self._subjects: dict[str, Subject] = {}
         self._diagnostician = Diagnostician()
 
@@ -59,7 +61,7 @@ class Examination:
 
     def _judge(self, rule: Rule, dtype: str | None) -> Record:
         reason = ruled_out(rule, self.implementation)
-        cases, excluded = fitted_cases(rule, self.implementation)
+        cases, excluded = self._fitted_cases(rule)
         if reason is None and not cases:
             reason = excluded
         if reason is not None:
@@ -68,10 +70,15 @@ class Examination:
         blocked = self._blocked(rule, working) if self.gated else None
         if blocked is not None:
             return self._record(rule, dtype, Outcome.NOT_RUN, blocked)
-        if self.seed:
-            cases = [replace(case, draw=self.seed) for case in cases]
         with telling_interrupts_apart(), process_state_kept():
             return self._guarded(rule, dtype, working, cases)
+
+    def _fitted_cases(self, rule: Rule) -> tuple[list[Case], str | None]:
+        """Return the cases of a rule, and what ruled out the others, found out once for all dtypes."""
+        if rule.id not in self._cases:
+            cases, excluded = fitted_cases(rule, self.implementation)
+            self._cases[rule.id] = [replace(case, draw=self.seed) for case in cases] if self.seed else cases, excluded
+        return self._cases[rule.id]
 
     def _guarded(self, rule: Rule, dtype: str | None, working: str, cases: list[Case]) -> Record:
         """Run the rule; whatever escapes from it, or from telling its story, is told as an error of the result."""
@@ -85,15 +92,12 @@ class Examination:
 
     def _blocked(self, rule: Rule, dtype: str) -> str | None:
         """Return why a rule cannot say anything: a smoke rule or a convention that it depends on failed."""
-        for other in catalogue().values():
-            if other is rule:
-                return None
-            first = other.smoke or (other.convention in rule.depends)
-            if not first or self.implementation.reference.kind not in other.kinds:
+        for other in run_first(rule.id, rule.depends):
+            if self.implementation.reference.kind not in other.kinds:
                 continue
             record = self.run_one(other, dtype)
             if other.smoke and record.outcome in (Outcome.FAILED, Outcome.ERROR):
-                return f"{other.id} failed: {story.first_line(record)}"
+                return f"{other.id} failed: {record.seen}"
             if record.outcome is Outcome.FAILED and record.key in self._blocking:
                 return f"{other.id} failed: {other.convention} is not as declared{self._blocking[record.key]}"
         return None
@@ -142,8 +146,18 @@ class Examination:
         diagnosis, needed = self._diagnosed(rule, trial, departure)
         text = story.of_departure(rule, trial, departure, diagnosis, needed)
         return self._record(
-            rule, dtype, Outcome.FAILED, text, case=trial.case.name, ratio=departure.ratio, diagnosis=diagnosis
-        )
+            rule, dtype, Outcome.FAILED, text, case=trial.case.name, ratio=departure.ratio, diagnosis=diagnosis,
+            pictures=self._pictures(trial, departure),
+        )  # fmt: skip
+
+    def _pictures(self, trial: Trial, departure: Departure) -> tuple[Picture, ...]:
+        """Return what there is to look at: the errors, and where a mask hides keys, those that are really seen."""
+        try:
+            return departure.pictures + of_masks(trial, departure.inputs or trial.inputs)
+        except BaseException as error:  # the implementation is called again, and what comes back is looked at
+            if is_interrupt(error):
+                raise
+            return departure.pictures
 
     def _diagnosed(self, rule: Rule, trial: Trial, departure: Departure) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return which known faults explain a departure and, where none does, what it needs to show."""
@@ -161,10 +175,7 @@ class Examination:
             entry = self.deviation_for(record.key)
             if entry is not None:
                 outcome, message = Outcome.DEVIATION, f"{entry.told}\n{message}"
-        return Record(
-            record.implementation, record.rule, record.dtype, record.case, outcome, message, record.ratio,
-            record.diagnosis, seconds,
-        )  # fmt: skip
+        return replace(record, outcome=outcome, message=message, seconds=seconds)
 
     def deviation_for(self, key: Key) -> Deviation | None:
         """Return the declared deviation that covers a key, or None."""
@@ -210,6 +221,11 @@ def check(
 
 def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdict:
     """Return the verdict over the records of one implementation."""
+    return verdict_over(records, bool(implementation.declared))
+
+
+def verdict_over(records: Iterable[Record], declared: bool) -> Verdict:
+    """Return the verdict over records of an implementation; `declared` says whether it has conventions of its own."""
     records = list(records)
     smoke = {rule.id for rule in catalogue().values() if rule.smoke}
     bad = [record for record in records if record.bad]
@@ -218,7 +234,7 @@ def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdic
     if bad:
         return Verdict.DEPARTS
     deviates = any(record.outcome is Outcome.DEVIATION for record in records)
-    return Verdict.DECLARED if deviates or implementation.declared else Verdict.CONFORMS
+    return Verdict.DECLARED if deviates or declared else Verdict.CONFORMS
 
 
 def stale(name: str, device: str, deviations: Iterable[Deviation], records: Iterable[Record]) -> list[str]:

@@ -7,7 +7,6 @@ from .cases import FOUND, source_of
 from .comparing import Departure
 from .edge import FOREIGN
 from .inputs import Inputs
-from .records import Record
 from .rulebook import Rule
 from .subject import has_two_modes
 from .trial import Trial
@@ -70,11 +69,3 @@ def _reproduction(trial: Trial, inputs: Inputs | None) -> list[str]:
     except (*FOREIGN, LookupError, AttributeError):
         lines = None
     return [] if lines is None else ["  to reproduce, paste:", *(f"    {line}" for line in lines)]
-
-
-def first_line(record: Record) -> str:
-    """Return what was seen, in one line."""
-    for line in record.message.splitlines():
-        if line.startswith("  seen"):
-            return line[len("  seen") :].strip()
-    return record.message.splitlines()[0] if record.message else str(record.outcome)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from . import masks
 from .bridges import bridge_for
-from .calling import Form, construction_of, form_of, settled, split
+from .calling import Construction, Form, construction_of, form_of, settled, split
 from .comparing import NotApplicable
 from .dtypes import torch_dtype
 from .edge import WrongResult, foreign
@@ -70,6 +70,7 @@ class Subject:
         self.mode = mode
         self._modules: dict[tuple[str, int], tuple[nn.Module, object]] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
+        self._constructions: dict[str, Construction] = {}
         self._form: Form | None = None
         self.changed_grad_mode = False
         self.pick = ""
@@ -81,7 +82,7 @@ class Subject:
     def twin(self, *, implementation: Implementation | None = None, mode: str | None = None) -> Subject:
         """Return a subject of the same dtype that shares the modules, in another mode or under other capabilities."""
         other = Subject(implementation or self.implementation, self.dtype, mode or self.mode)
-        other._modules, other._layouts = self._modules, self._layouts
+        other._modules, other._layouts, other._constructions = self._modules, self._layouts, self._constructions
         if other.capabilities == self.capabilities:
             other._form = self._form
         return other
@@ -105,14 +106,22 @@ class Subject:
 
         Raises Raised, UnknownCall, or WrongResult where it gives no torch module.
         """
-        factory = self.implementation.target
-        construction = construction_of(factory, self.implementation.label, self.capabilities.layout)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        factory, device, construction = self.implementation.target, self.implementation.device, self._construction
+        with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
+            # torch.manual_seed keeps a trace of the stack for every kind of device that is not in use yet.
+            seed = torch.default_generator.manual_seed if device == "cpu" else torch.manual_seed
+            seed(0)
             module = foreign(construction.build, factory, d_model, heads)
         if not isinstance(module, nn.Module):
             raise WrongResult(f"the factory returned {type(module).__name__}, not a torch.nn.Module")
-        return module.to(device=self.implementation.device, dtype=torch_dtype(self.dtype))
+        return module.to(device=device, dtype=torch_dtype(self.dtype))
+
+    @property
+    def _construction(self) -> Construction:
+        key = self.capabilities.layout
+        if key not in self._constructions:
+            self._constructions[key] = construction_of(self.implementation.target, self.implementation.label, key)
+        return self._constructions[key]
 
     def layout(self, inputs: Inputs) -> Layout:
         """Return where the module keeps its projections."""
@@ -170,7 +179,7 @@ class Subject:
             made["value"] = made["key"]
         if case.shared == "qkv" or self.capabilities.inputs == "self":
             made["key"] = made["value"] = made["query"]
-        options = dict(case.options())
+        options = case.options()
         if (self.capabilities.causal or "").startswith("always"):
             options.pop("causal", None)
         if inputs.bias is not None:
@@ -218,7 +227,8 @@ class Subject:
         if mask.memory == "expanded":
             # To the full shape, with stride 0 along every axis that the mask leaves out.
             full = own.mask_patterns == "broadcast" or "BHLS" in own.mask_patterns
-            whole = encoded.expand(*(sizes[axis] for axis in "BHLS")) if full and encoded.dim() == 4 else encoded
+            whole = encoded.clone()
+            whole = whole.expand(*(sizes[axis] for axis in "BHLS")) if full and whole.dim() == 4 else whole
             return whole.to(self.implementation.device)
         return place(encoded, mask.memory).to(self.implementation.device)
 
@@ -279,7 +289,7 @@ class Subject:
             foreign(torch.cuda.synchronize)
 
     def _result(self, returned: object, delivered: Delivered) -> Result:
-        advice = "call=lambda f, query, key, value, mask=None: f(...)" if self._form is None else self._form.suggested()
+        advice = "call=lambda f, query, key, value, mask=None: f(...)" if self._form is None else self._form.suggested
         first, second, pick = split(returned, self.capabilities.second, advice)
         if first.layout is not torch.strided or first.is_meta or first.is_quantized or first.is_nested:
             raise WrongResult(

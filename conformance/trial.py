@@ -13,9 +13,9 @@ from .bridges import underflow_of
 from .cases import Case
 from .comparing import Departure, NotApplicable, require_dtype, require_equal, require_near, require_shape
 from .edge import Raised, foreign
-from .expectations import Expectation, Near, expect
+from .expectations import Expectation, Near, expect, expect_of
 from .fitting import Excluded, fit
-from .gradients import expect_gradients, expected_gradients, upstream_of
+from .gradients import expected_gradients, upstream_of
 from .inputs import Inputs, make
 from .subject import Result, Subject, heads_of
 
@@ -72,7 +72,7 @@ class Trial:
         setting = self.subject.setting_for(self.inputs if inputs is None else inputs)
         if inputs is None or inputs is self.inputs:
             return expect(self.case, setting, self.dtype)
-        return Expectation(inputs, setting)
+        return expect_of(inputs, setting)
 
     def _note(self, ratio: float) -> None:
         self.ratio = ratio if self.ratio is None else max(self.ratio, ratio)
@@ -202,8 +202,6 @@ class Trial:
 
     def expected_gradients(self, inputs: Inputs | None = None, through: str = "output") -> Mapping[str, Near]:
         """Return the gradients that a sound implementation gives."""
-        if inputs is None or inputs is self.inputs:
-            return expect_gradients(self.case, self.subject.setting_for(self.inputs), self.dtype, through)
         return expected_gradients(self.expectation(inputs), through)
 
     def expected_sums(self, inputs: Inputs | None = None, through: str = "output") -> Mapping[str, Near]:

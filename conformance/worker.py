@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from .footprint import first_to_die
+from .sharding import WHOLE, Shard
 
 if TYPE_CHECKING:
     from .records import Key, Record
@@ -144,7 +145,8 @@ def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any],
     from .tampering import Watch
 
     with place_kept(task["folder"]), process_state_kept():
-        loaded = load_and_tell(channel, entry["text"], entry["settings"], task["timeout"])
+        here = Shard(**entry["shard"])
+        loaded = load_and_tell(channel, entry["text"], entry["settings"], task["timeout"], here, entry["place"])
         as_imported, is_clean = Watch(), not clean.changes()
         for each in loaded:
             if each.name not in entry["skip"]:
@@ -159,18 +161,21 @@ def end_process(channel: Channel) -> None:
     os._exit(0)
 
 
-def load_and_tell(channel: Channel, target: str, settings: Mapping[str, Any], seconds: float) -> tuple[Any, ...]:
-    """Load a target and tell the parent what it holds; nothing, and why, where it cannot be loaded."""
+def load_and_tell(
+    channel: Channel, target: str, settings: Mapping[str, Any], seconds: float, shard: Shard = WHOLE, place: int = 0
+) -> tuple[Any, ...]:
+    """Load a target and tell the parent what it holds of a part of a run; nothing, and why, where it cannot be loaded."""
     from .edge import safe
     from .errors import ConformanceError
     from .loading import load
 
     channel.arm(seconds)
     try:
-        loaded = load(target, settings)
+        everything = load(target, settings)
     except ConformanceError as error:
         channel.send("unloadable", target=target, why=safe(str(error)))
         return ()
+    loaded = tuple(each for number, each in enumerate(everything) if shard.holds(place + number))
     channel.send("loaded", target=target, names=[each.name for each in loaded])
     return loaded
 

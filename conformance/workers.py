@@ -13,11 +13,12 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .child import Child, Death
 from .errors import ConformanceError
+from .loading import holds_one
 from .records import Key, Outcome, Record, Verdict, counts
 from .results import (
     Audited,
@@ -34,6 +35,7 @@ from .results import (
     unloadable,
 )
 from .rulebook import get_rule
+from .sharding import WHOLE, Shard, parse_shard
 
 TIMEOUT = 60.0
 """Seconds that one record may take unless told otherwise."""
@@ -54,11 +56,21 @@ def never_started(death: Death, module: str) -> WorkerFailed:
 
 
 @dataclass(frozen=True)
-class Task:
-    """A batch of targets, each with its settings, and how to judge them. A child may take `memory` bytes, by default
-    its part, as one of `workers`, of what there is where it runs."""
+class Ordered:
+    """A target with its settings, its place among all targets, and the part of a run that is judged here."""
 
-    targets: tuple[tuple[str, Mapping[str, Any]], ...]
+    text: str
+    settings: Mapping[str, Any]
+    place: int = 0
+    shard: Shard = WHOLE
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch of targets, and how to judge them. A child may take `memory` bytes, by default its part, as one of
+    `workers`, of what there is where it runs."""
+
+    targets: tuple[Ordered, ...]
     tier: str = "default"
     select: tuple[str, ...] = ()
     seed: int = 0
@@ -74,10 +86,16 @@ class Task:
 class _Pending:
     """A target that is not finished: the names it turned out to hold, and those that are done."""
 
-    text: str
-    settings: Mapping[str, Any]
+    target: Ordered
     names: list[str] | None = None
     done: set[str] = field(default_factory=set)
+
+    @property
+    def order(self) -> Line:
+        """The target as a child is told of it."""
+        shard = asdict(self.target.shard)
+        own = {"text": self.target.text, "settings": self.target.settings, "place": self.target.place, "shard": shard}
+        return {**own, "skip": sorted(self.done)}
 
     @property
     def finished(self) -> bool:
@@ -103,7 +121,7 @@ class _Batch:
 
     def __init__(self, task: Task, emit: Emit, stopped: threading.Event) -> None:
         self.task, self.emit, self.stopped = task, emit, stopped
-        self.pending = [_Pending(text, settings) for text, settings in task.targets]
+        self.pending = [_Pending(target) for target in task.targets]
         self.current: _Current | None = None
         self.ready = False
         self.begun: str | None = None
@@ -123,8 +141,12 @@ class _Batch:
 
     def _order(self) -> Line:
         task = self.task
-        targets = [{"text": each.text, "settings": each.settings, "skip": sorted(each.done)} for each in self.pending]
-        order = {"targets": targets, "tier": task.tier, "select": list(task.select), "seed": task.seed}
+        order = {
+            "targets": [each.order for each in self.pending],
+            "tier": task.tier,
+            "select": list(task.select),
+            "seed": task.seed,
+        }
         return {**order, "timeout": task.timeout, "infer": task.infer, "folder": task.folder}
 
     def _listen(self, child: Child) -> bool:
@@ -143,10 +165,11 @@ class _Batch:
         elif kind == "target":
             self.begun = event["target"]
         elif kind == "unloadable":
-            self._unloadable(event["target"], event["why"])
-            self.pending.pop(0)
+            self._unloaded(event["why"])
         elif kind == "loaded":
             self.pending[0].names = event["names"]
+            if self.pending[0].finished:
+                self.pending.pop(0)
         elif kind == "implementation":
             self.current = _Current(event["name"])
             self.emit(event)
@@ -189,6 +212,12 @@ class _Batch:
         if self.pending[0].finished:
             self.pending.pop(0)
 
+    def _unloaded(self, why: str) -> None:
+        """Write down a target of which nothing is known; what no part of a run could load, one of them tells."""
+        target = self.pending.pop(0).target
+        if target.shard.holds(target.place):
+            self._unloadable(target.text, why)
+
     def _unloadable(self, name: str, why: str) -> None:
         described, judged = unloadable(name, why)
         self.emit(described_line(described))
@@ -201,7 +230,7 @@ class _Batch:
         if not self.ready:
             raise never_started(death, f"{__package__}.worker")
         current, target = self.current, self.pending[0]
-        if current is None and self.begun not in (None, target.text):
+        if current is None and self.begun not in (None, target.target.text):
             # It died of what the target before this one left behind; a fresh process loads this one.
             return
         if current is not None:
@@ -210,8 +239,7 @@ class _Batch:
                 self._fill(current, at, f"{death.how}{death.where}")
             self._finish(current, Verdict.BROKEN)
         elif target.names is None:
-            self._unloadable(target.text, f"{target.text}: while it was loaded, {death.how}{death.where}.")
-            self.pending.pop(0)
+            self._unloaded(f"{target.target.text}: while it was loaded, {death.how}{death.where}.")
         else:
             name = next(name for name in target.names if name not in target.done)
             self._unloadable(name, f"{name}: before anything was judged, {death.how}{death.where}.")
@@ -243,18 +271,23 @@ def work_through(task: Task, emit: Emit, stopped: threading.Event | None = None)
 def run_task(task: str) -> list[str]:
     """Work through a task given as JSON and return its lines as JSON: what an executor is given to run."""
     fields = json.loads(task)
-    targets = tuple((text, settings) for text, settings in fields.pop("targets"))
+    targets = tuple(Ordered(**{**each, "shard": Shard(**each["shard"])}) for each in fields.pop("targets"))
     fields["select"] = tuple(fields["select"])
     lines: list[str] = []
     work_through(Task(targets, **fields), lambda line: lines.append(json.dumps(line)))
     return lines
 
 
-def batches(targets: Iterable[tuple[str, Mapping[str, Any]]], number: int, **how: Any) -> list[Task]:
-    """Deal targets out to `number` tasks, in turn; a target that occurs twice is judged once."""
-    unique = {text: (text, settings) for text, settings in targets}
-    number = max(1, min(number, len(unique)))
-    dealt = [tuple(list(unique.values())[start::number]) for start in range(number)]
+def batches(
+    targets: Iterable[tuple[str, Mapping[str, Any]]], number: int, *, shard: Shard | None = None, **how: Any
+) -> list[Task]:
+    """Deal targets out to `number` tasks, in turn; a target that occurs twice is judged once, and what belongs to another
+    part of a run (`shard`) is left out."""
+    settings = dict(targets)
+    ordered = [Ordered(text, settings[text], place, shard or WHOLE) for place, text in enumerate(settings)]
+    chosen = [each for each in ordered if each.shard.holds(each.place) or not holds_one(each.text)]
+    number = max(1, min(number, len(chosen)))
+    dealt = [tuple(chosen[start::number]) for start in range(number)]
     threads = max(1, (os.cpu_count() or 1) // number)
     return [Task(each, threads=threads, workers=number, **how) for each in dealt if each]
 
@@ -267,9 +300,14 @@ def lines(tasks: Sequence[Task], executor: Executor | None = None) -> Iterator[L
     if executor is None:
         yield from _from_threads(tasks)
         return
-    for future in [executor.submit(run_task, json.dumps(asdict(task))) for task in tasks]:
-        for line in future.result():
-            yield json.loads(line)
+    futures = [executor.submit(run_task, json.dumps(asdict(task))) for task in tasks]
+    try:
+        for future in futures:
+            for line in future.result():
+                yield json.loads(line)
+    finally:
+        for future in futures:
+            future.cancel()
 
 
 def _from_threads(tasks: Sequence[Task]) -> Iterator[Line]:
@@ -329,6 +367,7 @@ def audit_many(
     seed: int = 0,
     timeout: float = TIMEOUT,
     infer: bool = False,
+    shard: str | None = None,
     memory: int | None = None,
 ) -> Iterator[Audited]:
     """Judge targets, each given as text or as (text, keywords of `register`), and yield each as it is finished.
@@ -336,14 +375,17 @@ def audit_many(
     They are dealt out to `workers` tasks; each task runs in its own child process. With an `executor` (of
     `concurrent.futures`, or anything with its `submit`) the tasks run there, and each starts its child there. A
     record may take `timeout` seconds and a child `memory` bytes (by default its part of what there is, on Linux);
-    another `seed` draws other values for every case. With `infer` undeclared capabilities are found out by a probe first. A target that cannot be loaded comes as `loaded == False`.
+    another `seed` draws other values for every case. With `infer` undeclared capabilities are found out by a probe
+    first. `shard`, as `I/N`, judges a part of the implementations. A target that cannot be loaded comes as
+    `loaded == False`.
 
-    Raises UnknownRule for a selection that selects nothing, WorkerFailed if no child starts.
+    Raises UnknownShard, UnknownRule for a selection that selects nothing, WorkerFailed if no child starts.
     """
     from .selection import check_selection
 
     pairs = [(target, {}) if isinstance(target, str) else target for target in targets]
     chosen = tuple(sorted(check_selection(select)))
-    tasks = batches(pairs, workers, tier=tier, select=chosen, seed=seed, timeout=timeout, infer=infer)
-    tasks = [replace(task, memory=memory) for task in tasks]
+    part = None if shard is None else parse_shard(shard)
+    how = {"tier": tier, "select": chosen, "seed": seed, "timeout": timeout, "infer": infer, "memory": memory}
+    tasks = batches(pairs, workers, shard=part, **how)
     yield from gather(lines(tasks, executor))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -180,8 +181,9 @@ class Form:
         arguments = [text(*given) for given in positional]
         return f"{target}({', '.join([*arguments, *(f'{name}={text(*given)}' for name, given in named.items())])})"
 
+    @cached_property
     def suggested(self) -> str:
-        """Return the `call=` that a user can write, with `...` for what only the user knows."""
+        """The `call=` that a user can write, with `...` for what only the user knows."""
         options = bool(self.own.options or self.own.causal)
         arguments, gap = [], False
         for slot in self.slots:
@@ -198,7 +200,7 @@ class Form:
 
     def told(self, problem: str) -> str:
         """Return the text of an error: what happened, and the call to write."""
-        return f"{self.target}: {problem}. To say how it is called, write {self.suggested()}"
+        return f"{self.target}: {problem}. To say how it is called, write {self.suggested}"
 
     def _refused(self, role: str) -> UnknownCall:
         """Return the error for something that has no place in the call, with the declaration that fits."""

@@ -1,4 +1,4 @@
-"""What an audit prints: one table, then a story for each failure, then what was declared. Quiet where it is piped.
+"""What a run prints: one table, then the stories of failures, then what was declared. Quiet where it is piped.
 
 Whatever comes from an implementation is printed as plain text, never as rich's markup.
 """
@@ -18,9 +18,18 @@ from rich.text import Text
 
 from ..records import Outcome, Record, Verdict
 from ..results import Audited, Line
+from .changes import Changes
+from .combining import Entry
+from .wording import by_reason, by_rule, ratio_text, worst_ratio
 
 STORIES = 5
 """How many failing rules of one implementation are told in full unless more is asked for."""
+
+ALL_STORIES = 6
+"""How many failing rules of a whole run are told in full unless more is asked for, shared by its implementations."""
+
+CHANGES = 50
+"""How many changes of a kind are listed."""
 
 _COLUMNS: Mapping[str, Outcome] = {
     "passed": Outcome.PASSED,
@@ -117,59 +126,74 @@ class _Shown(Counter):
 # Afterwards
 
 
-def report(console: Console, audited: Sequence[Audited], *, verbosity: int = 0) -> None:
+def report(console: Console, entries: Sequence[Entry], *, verbosity: int = 0) -> None:
     """Print the table and, unless `verbosity` is below 0, what there is to tell; above 0 all of it."""
-    loaded = [each for each in audited if each.loaded]
+    loaded = [entry for entry in entries if entry.audited.loaded]
     if loaded:
         console.print(table(loaded, narrow=console.width < _NARROW))
     if verbosity >= 0:
-        for each in loaded:
-            _tell(console, each, None if verbosity > 0 else STORIES)
-    for each in loaded:
-        for sentence in each.judged.stale:
+        left, share = ALL_STORIES, _share(loaded)
+        for entry in loaded:
+            left -= _tell(console, entry.audited, None if verbosity > 0 else min(share, left))
+    for entry in loaded:
+        for sentence in entry.audited.judged.stale:
             _line(console, f"stale: {sentence}", "red", indent=0)
 
 
-def table(audited: Sequence[Audited], *, narrow: bool = False) -> Table:
+def _share(entries: Sequence[Entry]) -> int:
+    """Return how many stories of each implementation are told in full."""
+    failing = sum(any(record.outcome in _TOLD for record in entry.audited.records) for entry in entries)
+    return max(1, min(STORIES, ALL_STORIES // max(1, failing)))
+
+
+def table(entries: Sequence[Entry], *, narrow: bool = False) -> Table:
     """Return one line for each implementation: verdict, counts of every outcome, worst ratio of error to bound.
 
-    A `narrow` table leaves out the outcomes that occur nowhere, so that names have room.
+    Where entries come from several environments, these have a column. A `narrow` table leaves out the outcomes that
+    occur nowhere, so that names have room.
     """
     made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     shown = {
         title: outcome
         for title, outcome in _COLUMNS.items()
-        if not narrow or outcome is Outcome.PASSED or any(each.judged.counts[str(outcome)] for each in audited)
+        if not narrow or outcome is Outcome.PASSED or any(e.audited.judged.counts[str(outcome)] for e in entries)
     }
-    made.add_column("implementation", overflow="fold")
+    several = len({entry.where for entry in entries}) > 1
+    for title in ("implementation", "environment")[: 1 + several]:
+        made.add_column(title, overflow="fold")
     made.add_column("verdict", no_wrap=True)
-    for title in shown:
+    for title in (*shown, "worst"):
         made.add_column(title, justify="right", no_wrap=True)
-    made.add_column("worst", justify="right", no_wrap=True)
-    for each in audited:
-        verdict = each.judged.verdict
-        numbers = [str(each.judged.counts[str(outcome)]) for outcome in shown.values()]
-        made.add_row(Text(each.name), Text(str(verdict), _STYLES[verdict]), *numbers, _ratio(worst(each.records)))
+    for entry in entries:
+        names = [Text(entry.name), Text(entry.where)][: 1 + several]
+        judged = entry.audited.judged
+        numbers = [str(judged.counts[str(outcome)]) for outcome in shown.values()]
+        verdict, ratio = judged.verdict, ratio_text(worst_ratio(entry.audited.records))
+        made.add_row(*names, Text(str(verdict), _STYLES[verdict]), *numbers, ratio)
     return made
 
 
-def worst(records: Iterable[Record]) -> float | None:
-    """Return the largest ratio of error to bound, NaN above all, leaving out what is declared to depart."""
-    ratios = [r.ratio for r in records if r.ratio is not None and r.outcome is not Outcome.DEVIATION]
-    return max(ratios, key=lambda ratio: (ratio != ratio, ratio), default=None)
+def report_changes(console: Console, changes: Changes) -> None:
+    """Print what changed from one run to another."""
+    _line(console, f"{changes.old.environment} -> {changes.new_header.environment}", indent=0)
+    groups = {"regression": changes.regressions, "new": changes.new, "mended": changes.mended}
+    for name, found in groups.items():
+        for change in found[:CHANGES]:
+            _line(console, f"{name:<10}  {change.line}", "green" if name == "mended" else "red", indent=0)
+        if len(found) > CHANGES:
+            _line(console, f"{name:<10}  {len(found) - CHANGES} more; --markdown FILE lists them all", indent=0)
+    counted = ", ".join(f"{len(found)} {name}" for name, found in groups.items())
+    _line(console, f"{changes.compared} records compared: {counted}", indent=0)
 
 
-def _ratio(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.2g}"
-
-
-def _tell(console: Console, audited: Audited, limit: int | None) -> None:
-    bad = _by_rule(record for record in audited.records if record.outcome in _TOLD)
-    deviating = [record for record in audited.records if record.outcome is Outcome.DEVIATION]
-    not_run = [record for record in audited.records if record.outcome is Outcome.NOT_RUN]
+def _tell(console: Console, audited: Audited, limit: int | None) -> int:
+    """Tell what there is to tell of one implementation, at most `limit` stories, and return how many stories were told."""
+    bad = by_rule(record for record in audited.records if record.outcome in _TOLD)
+    deviating = by_reason(audited.records, Outcome.DEVIATION)
+    not_run = by_reason(audited.records, Outcome.NOT_RUN)
     inferred = audited.described.inferred
     if not (bad or deviating or not_run or inferred):
-        return
+        return 0
     verdict = audited.judged.verdict
     console.print()
     console.print(Text.assemble((audited.name, "bold"), " ", (str(verdict), _STYLES[verdict])), soft_wrap=True)
@@ -179,16 +203,18 @@ def _tell(console: Console, audited: Audited, limit: int | None) -> None:
     for text in audited.judged.diagnosis if failing else ():
         count = sum(text in record.diagnosis for record in failing)
         _line(console, f"points to {text} ({count} of {len(failing)} failures)", "bold")
-    for records in list(bad.values())[:limit]:
-        _story(console, records)
-    left = list(bad)[limit:] if limit is not None else []
+    told = list(bad)[:limit]
+    for rule in told:
+        _story(console, bad[rule])
+    left = list(bad)[len(told) :]
     if left:
-        _line(console, f"{len(left)} more failing rules: {_some(left)}; -v tells them all")
-    for reason, records in sorted(_by_reason(not_run).items(), key=lambda item: -len(item[1])):
+        _line(console, f"{len(left)} more failing rules: {_some(left)}; -v tells them all, --html FILE shows them")
+    for reason, records in not_run.items():
         _line(console, f"not run: {len(records)} records, because {reason}")
-    for reason, records in _by_reason(deviating).items():
-        rules = "; ".join(f"{rule} ({_dtypes(group)})" for rule, group in _by_rule(records).items())
+    for reason, records in deviating.items():
+        rules = "; ".join(f"{rule} ({_dtypes(group)})" for rule, group in by_rule(records).items())
         _line(console, f"deviation {rules}: {reason}")
+    return len(told)
 
 
 def _answer(value: object) -> str:
@@ -200,30 +226,16 @@ def _first(text: str, limit: int = 160) -> str:
     return line if len(line) <= limit else line[:limit].rstrip() + " ..."
 
 
-def _by_rule(records: Iterable[Record]) -> dict[str, list[Record]]:
-    grouped: dict[str, list[Record]] = {}
-    for record in records:
-        grouped.setdefault(record.rule, []).append(record)
-    return grouped
-
-
 def _story(console: Console, records: Sequence[Record]) -> None:
     """Tell the first record of a rule in full and its other dtypes in one line."""
     first = records[0]
     _line(console, f"{first.key} {first.outcome}", "red")
     _line(console, first.message, indent=4)
-    others = [f"{r.dtype} {r.outcome}" + (f" ({_ratio(r.ratio)})" if r.ratio is not None else "") for r in records[1:]]
+    others = [
+        f"{r.dtype} {r.outcome}" + (f" ({ratio_text(r.ratio)})" if r.ratio is not None else "") for r in records[1:]
+    ]
     if others:
         _line(console, f"  also      {', '.join(others)}", indent=4)
-
-
-def _by_reason(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """Group records by the first line of their message."""
-    grouped: dict[str, list[Record]] = {}
-    for record in records:
-        reason = record.message.splitlines()[0] if record.message else "of no known reason"
-        grouped.setdefault(reason, []).append(record)
-    return grouped
 
 
 def _line(console: Console, text: str, style: str = "", *, indent: int = 2) -> None:
@@ -237,14 +249,3 @@ def _some(names: Sequence[str], limit: int = 12) -> str:
 
 def _dtypes(records: Iterable[Record]) -> str:
     return ", ".join(record.dtype or "every dtype" for record in records)
-
-
-def summary(audited: Sequence[Audited]) -> str:
-    """Return the whole run in one line."""
-    loaded = [each for each in audited if each.loaded]
-    fine = sum(each.judged.verdict in (Verdict.CONFORMS, Verdict.DECLARED) for each in loaded)
-    records = sum(len(each.records) for each in loaded)
-    parts = [f"{fine} of {len(loaded)} implementations conform, {records} records"]
-    if len(loaded) < len(audited):
-        parts.append(f"{len(audited) - len(loaded)} targets could not be loaded")
-    return "; ".join(parts)

@@ -100,7 +100,7 @@ def test_a_mask_and_a_bias_do_not_share_an_argument() -> None:
 
 def test_the_suggested_call_can_be_evaluated() -> None:
     form, _ = bound(kernel("layer, q, k, v, mask=None, flag=True", ""), PLAIN, causal="top-left")
-    suggested = form.suggested().removeprefix("call=")
+    suggested = form.suggested.removeprefix("call=")
     assert suggested.endswith("f(layer=..., q=query, k=key, v=value, mask=mask, **options)")
     assert callable(eval(suggested))
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from attention_conformance.errors import InvalidResultFile
+from attention_conformance.records import Picture
 from attention_conformance.results import (
-    Audited,
-    Line,
     Writer,
     described_line,
     judged_line,
+    lines_of,
     read,
     record_line,
     schema,
@@ -28,17 +28,22 @@ from tests.cli.made import HEADER, audited, record
 jsonschema = importlib.import_module("jsonschema")  # it has no types
 
 RESULT = audited(
-    record(outcome="failed", message="half \ud800 é", ratio=float("inf"), case="plain", diagnosis=("declare x",)),
+    record(
+        outcome="failed",
+        message="half \ud800 é",
+        ratio=float("inf"),
+        case="plain",
+        diagnosis=("declare x",),
+        pictures=(
+            Picture("error", "output", (0, 1), ("L", "E"), (5, 2), (3, 0), ("0 1e+12", "inf nan"), (4, 1)),
+            Picture("asked", "keys", (), ("L", "S"), (1, 1), (0, 0), ("1",)),
+        ),
+    ),
     record(dtype="bf16", ratio=0.25),
     record("ERRORS-001", None, "error", ratio=float("nan")),
     record("ERRORS-002", None, "not-run", message="because"),
     stale=("remove it",),
 )
-
-
-def lines_of(result: Audited) -> list[Line]:
-    records = [record_line(each) for each in result.records]
-    return [described_line(result.described), *records, judged_line(result.judged)]
 
 
 @pytest.fixture
@@ -94,6 +99,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, written: str) -> None:
     assert file.header == HEADER
     assert (first.described, first.judged) == (RESULT.described, RESULT.judged)
     assert [record_line(each) for each in first.records] == [record_line(each) for each in RESULT.records]
+    assert first.records[0] == RESULT.records[0]
     assert (second.name, second.loaded, second.records) == ("nowhere:f", False, ())
 
 

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from attention_conformance.report import terminal
+from attention_conformance.report.combining import Entry
 from attention_conformance.results import Audited
-from tests.cli.made import audited, record
+from tests.cli.made import HEADER, audited, record
 
 STORY = "The rule.\n  case      one [bold]case[/bold] :smile: [/x]\n  seen      output is 1, expected 2"
 
@@ -18,7 +19,7 @@ STORY = "The rule.\n  case      one [bold]case[/bold] :smile: [/x]\n  seen      
 def printed(*results: Audited, verbosity: int = 0) -> str:
     console = terminal.make_console()
     console.file = io.StringIO()
-    terminal.report(console, results, verbosity=verbosity)
+    terminal.report(console, [Entry(HEADER, each) for each in results], verbosity=verbosity)
     return console.file.getvalue()
 
 
@@ -41,7 +42,9 @@ def test_the_table_has_the_verdict_every_count_and_the_worst_ratio() -> None:
 
 def test_a_narrow_terminal_leaves_out_what_occurs_nowhere() -> None:
     console = Console(file=io.StringIO(), width=80, markup=False)
-    terminal.report(console, [audited(record(ratio=0.5), record("MASK-004", outcome="failed"))], verbosity=-1)
+    terminal.report(
+        console, [Entry(HEADER, audited(record(ratio=0.5), record("MASK-004", outcome="failed")))], verbosity=-1
+    )
     heading = console.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
     assert heading.split() == ["implementation", "verdict", "passed", "failed", "worst"]
 
@@ -78,7 +81,7 @@ def test_a_terminal_gets_colours_unless_they_are_not_wanted(monkeypatch: pytest.
 
     def shown() -> str:
         console = Console(file=io.StringIO(), force_terminal=True, markup=False)
-        terminal.report(console, [failing(1)])
+        terminal.report(console, [Entry(HEADER, failing(1))])
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     colour = re.compile(r"\x1b\[(\d+;)*3\dm")
@@ -93,6 +96,14 @@ def test_only_some_stories_are_told_unless_all_are_asked_for() -> None:
     assert "3 more failing rules: MASK-006, MASK-007, MASK-008; -v tells them all" in text
     assert printed(failing(8), verbosity=1).count("The rule.") == 8
     assert "The rule." not in printed(failing(8), verbosity=-1)
+
+
+def test_many_implementations_share_what_is_told_in_full() -> None:
+    text = printed(*[failing(2)] * 8)
+    assert text.count("The rule.") == terminal.ALL_STORIES
+    assert text.count("1 more failing rules: MASK-002") == terminal.ALL_STORIES
+    assert text.count("2 more failing rules: MASK-001, MASK-002") == 2
+    assert printed(*[failing(2)] * 3).count("The rule.") == 6
 
 
 def test_what_was_not_run_is_grouped_by_its_reason() -> None:

@@ -19,8 +19,9 @@ from attention_conformance.implementation import describe
 from attention_conformance.records import Record
 from attention_conformance.reference.attention import attention
 from attention_conformance.report import terminal
+from attention_conformance.report.combining import Entry
 from attention_conformance.runner import check
-from tests.cli.made import audited, record
+from tests.cli.made import HEADER, audited, record
 
 Tensor = torch.Tensor
 SCRIPTED = "MASK-002"
@@ -58,7 +59,8 @@ def test_the_table(snapshot: SnapshotAssertion) -> None:
     ]
     console = terminal.make_console()
     console.file = io.StringIO()
-    terminal.report(console, [audited(*passing, verdict="conforms"), audited(*failing)], verbosity=0)
+    results = [audited(*passing, verdict="conforms"), audited(*failing)]
+    terminal.report(console, [Entry(HEADER, each) for each in results], verbosity=0)
     assert console.file.getvalue() == snapshot
 
 

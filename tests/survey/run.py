@@ -21,7 +21,7 @@ from typing import IO
 from attention_conformance.environment import header
 from attention_conformance.records import Outcome, Verdict
 from attention_conformance.results import Audited, Line, Writer
-from attention_conformance.workers import Task, gather, run_task
+from attention_conformance.workers import Ordered, Task, gather, run_task
 
 from .entries import all_entries
 from .entry import Entry, check
@@ -72,7 +72,9 @@ def tasks(entries: Sequence[Entry]) -> list[Task]:
         packages.setdefault(entry.package, []).append(entry)
     pieces = [own[at : at + TOGETHER] for own in packages.values() for at in range(0, len(own), TOGETHER)]
     return [
-        Task(tuple((each.target, each.keywords()) for each in piece), timeout=SECONDS, folder=str(ROOT), threads=1)
+        Task(
+            tuple(Ordered(each.target, each.keywords()) for each in piece), timeout=SECONDS, folder=str(ROOT), threads=1
+        )
         for piece in pieces
     ]
 

@@ -1,0 +1,74 @@
+"""`attention-conformance bench`: time and memory beside the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .ending import CONFORMS, DEPARTS, NOTHING, USAGE, Stop
+from .options import settings_option, timeout_option
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="[TARGET]...")
+@settings_option("Declare a capability: layout=BLHD.")
+@click.option("--sizes", default="128,256,512,1024", show_default=True, metavar="L,L,...", help="Lengths L = S.")
+@click.option("--batch", type=click.IntRange(min=1), default=1, show_default=True, metavar="B")
+@click.option("--heads", type=click.IntRange(min=1), default=8, show_default=True, metavar="H")
+@click.option(
+    "--width", type=click.IntRange(min=1), default=64, show_default=True, metavar="D", help="Width of a head."
+)
+@click.option("--dtype", type=click.Choice(("fp64", "fp32", "bf16", "fp16")), help="fp32 where the TARGET takes it.")
+@click.option("--mask", type=click.Choice(("none", "causal", "random")), default="none", show_default=True)
+@click.option("--forward", is_flag=True, help="Leave out forward and backward together.")
+@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads of torch; its own choice by default.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), metavar="N", help="Rounds; as many as fit into a second by default."
+)
+@timeout_option("What one call may take.")
+@click.option(
+    "--json", "file", type=click.Path(dir_okay=False), metavar="FILE", help="Write pytest-benchmark's format."
+)
+@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE", help="Draw time and memory as .png or .svg.")
+def bench(
+    targets: tuple[str, ...], pairs: tuple[str, ...], sizes: str, batch: int, heads: int, width: int,
+    dtype: str | None, mask: str, forward: bool, threads: int | None, rounds: int | None, timeout: float,
+    file: str | None, plot: str | None,
+) -> int:  # fmt: skip
+    """Time TARGETs and count their memory beside their reference and torch's own, and tell how both grow with L.
+
+    Each TARGET (as for audit) has a process of its own, in which everybody is called in turn on the same inputs. Without a
+    TARGET torch's scaled_dot_product_attention is measured. Read two files with pytest-benchmark compare.
+
+    \b
+    Exit codes: 0 measured, 1 a TARGET raised, crashed or hung, 2 bad usage or a
+    TARGET that cannot be loaded, 3 nothing was measured, 4 the run itself failed.
+    """
+    from ..benching.groups import DIRECTIONS, Plan
+    from ..benching.output import Outputs
+    from ..benchmark import DEFAULT_TARGETS, bench_many, parse_sizes
+    from ..loading import parse_settings
+
+    if pairs and not targets:
+        raise click.UsageError("--set declares what a TARGET does; name the TARGET.")
+    directions = DIRECTIONS[:1] if forward else DIRECTIONS
+    plan = Plan(parse_sizes(sizes), directions, batch, heads, width, mask, dtype, rounds)
+    settings = parse_settings(pairs)
+    with Outputs(file, plot) as outputs:
+        results = bench_many(
+            targets or DEFAULT_TARGETS, settings, plan=plan, threads=threads, timeout=timeout, hear=outputs.hear
+        )
+        outputs.take(results)
+    return _bench_code(outputs)
+
+
+def _bench_code(outputs: Any) -> int:
+    """Return the exit code of a finished benchmark."""
+    if any(not failure.loaded for failure in outputs.failures):
+        return USAGE
+    if any(not failure.excused for failure in outputs.failures):
+        return DEPARTS
+    if not outputs.measured:
+        raise Stop(NOTHING, "nothing was measured: the capabilities that are named above rule everything out.")
+    return CONFORMS

@@ -1,0 +1,1 @@
+"""How long judging takes, where the time goes, and how it grows with the number of implementations."""
