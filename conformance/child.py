@@ -33,6 +33,7 @@ _MOST_SAID = 2_000_000
 
 _CODE = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from {} import serve; serve()"
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
+_STDLIB = sysconfig.get_path("stdlib")
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -185,13 +186,11 @@ def _where(said: str) -> str:
     chosen = next((block for block in reversed(traces) if block.startswith("Current")), traces[-1] if traces else "")
     frames = [frame for frame in map(_FRAME.fullmatch, chosen.splitlines()) if frame is not None]
     foreign = [frame for frame in frames if not frame["file"].startswith(_OWN)]
-    chosen_frames = [frame for frame in foreign if not _is_of_others(frame["file"])] or foreign
-    return "".join(f" (at {os.path.basename(frame['file'])}:{frame['line']})" for frame in chosen_frames[:1])
+    told = next((frame for frame in foreign if not _is_of_others(frame["file"])), foreign[0] if foreign else None)
+    return "" if told is None else f" (at {os.path.basename(told['file'])}:{told['line']})"
 
 
 def _is_of_others(file: str) -> bool:
     """Say whether a file belongs to Python or torch, where code waits on behalf of somebody."""
-    packages = os.sep + "site-packages" + os.sep
-    if packages in file:
-        return file.partition(packages)[2].startswith("torch" + os.sep)
-    return file.startswith((sysconfig.get_path("stdlib"), "<"))
+    *_, package = re.split(r"[/\\](?:site|dist)-packages[/\\]", file)
+    return re.match(r"torch[/\\]", package) is not None if package != file else file.startswith((_STDLIB, "<"))

@@ -18,6 +18,7 @@ LEAST = 2**30
 """Bytes that each may take however many there are: torch alone takes a quarter of it."""
 
 _WEIGH_SECONDS = 0.2
+_WEIGH_ALL_SECONDS = 1.0
 _PROC = Path("/proc")
 _GROUPS = Path("/sys/fs/cgroup")
 
@@ -92,20 +93,24 @@ def _exact_bytes(process: str) -> int:
 
 
 class Scales:
-    """Weighs a group of processes now and then, so that weighing takes no more than a fiftieth of the time."""
+    """Weighs the leader of a group of processes often, and the whole group as often as takes next to no time: all
+    processes of the machine are looked through for it."""
 
     def __init__(self, group: int, limit: int | None) -> None:
         self._group, self._limit = group, limit
-        self._next = 0.0
+        self._next = self._next_of_all = 0.0
 
     def excess(self) -> str | None:
         """Return what is to be said of a group that takes more than it may; None if it does not."""
         now = time.monotonic()
         if self._limit is None or now < self._next:
             return None
-        taken = taken_by(self._group, self._limit)
-        after = time.monotonic()
-        self._next = after + max(_WEIGH_SECONDS, 50 * (after - now))
+        self._next = now + _WEIGH_SECONDS
+        taken = _own_bytes(str(self._group))
+        if taken <= self._limit and now >= self._next_of_all:
+            taken = taken_by(self._group, self._limit)
+            after = time.monotonic()
+            self._next_of_all = after + max(_WEIGH_ALL_SECONDS, 200 * (after - now))
         if taken <= self._limit:
             return None
         return f"its process took {_told(taken)} of memory, more than the {_told(self._limit)} that one may take"

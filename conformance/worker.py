@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,8 @@ from .footprint import first_to_die
 from .sharding import WHOLE, Shard
 
 if TYPE_CHECKING:
-    from .records import Record
+    from .records import Key, Record
+    from .runner import Examination
     from .tampering import Watch
 
 BEAT_SECONDS = 1.0
@@ -132,24 +133,26 @@ def serve() -> None:
     clean = Watch()
     for entry in task["targets"]:
         channel.send("target", target=entry["text"])
-        _target(channel, entry, task)
-        if clean.changes():
-            end_process(channel)
+        _target(channel, entry, task, clean)
     channel.send("done")
     os._exit(0)
 
 
-def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any]) -> None:
+def _target(channel: Channel, entry: Mapping[str, Any], task: Mapping[str, Any], clean: Watch) -> None:
+    """Judge what one target holds. The process ends afterwards if it was not `clean` by then, or not meanwhile: what is
+    expected is kept for the next ones, and was worked out under what the import had set."""
     from .process_state import process_state_kept
     from .tampering import Watch
 
     with place_kept(task["folder"]), process_state_kept():
         here = Shard(**entry["shard"])
         loaded = load_and_tell(channel, entry["text"], entry["settings"], task["timeout"], here, entry["place"])
-        as_imported = Watch()
+        as_imported, is_clean = Watch(), not clean.changes()
         for each in loaded:
             if each.name not in entry["skip"]:
                 _judge(channel, each, task, as_imported)
+    if not is_clean or clean.changes():
+        end_process(channel)
 
 
 def end_process(channel: Channel) -> None:
@@ -178,11 +181,10 @@ def load_and_tell(
 
 
 def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any], watch: Watch) -> None:
-    """Send an implementation, its plan, a start and a record for every key, and the verdict."""
-    from .edge import device_is_lost, safe
+    """Send an implementation, its plan, its records, and the verdict."""
+    from .edge import safe
     from .environment import described
-    from .results import described_line, record_line
-    from .rulebook import get_rule
+    from .results import described_line
     from .runner import Examination, stale, verdict
     from .selection import plan
 
@@ -191,28 +193,35 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any], watch: Watch)
     channel.line(described_line(described(loaded, inferred)))
     channel.send("plan", implementation=loaded.name, keys=[[key.rule, key.dtype] for key in keys])
     examination = Examination(loaded.implementation, name=loaded.name, seed=task["seed"])
-    records: list[Record] = []
-    for key in keys:
-        channel.send("start", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
-        channel.arm(task["timeout"])
-        records.append(examination.run_one(get_rule(key.rule), key.dtype))
-        channel.line(record_line(records[-1]))
-        if device_is_lost(records[-1].message):
-            channel.send("lost", implementation=loaded.name, rule=key.rule, dtype=key.dtype)
-            end_process(channel)
-    whole = not task["select"]
-    changes = watch.changes()
+    records = _examine(channel, examination, keys, task["timeout"])
+    own, changes = loaded.implementation, watch.changes()
     channel.send(
         "verdict",
         implementation=loaded.name,
-        verdict=str(verdict(loaded.implementation, records)),
-        stale=stale(loaded.name, loaded.implementation.device, loaded.implementation.deviations, records)
-        if whole
-        else [],
+        verdict=str(verdict(own, records)),
+        stale=[] if task["select"] else stale(loaded.name, own.device, own.deviations, records),
         changes=[safe(change, 200) for change in changes],
     )
     if changes:
         end_process(channel)
+
+
+def _examine(channel: Channel, examination: Examination, keys: Iterable[Key], seconds: float) -> list[Record]:
+    """Send a start and a record for every key, and return the records. A device that is lost ends the process."""
+    from .edge import device_is_lost
+    from .results import record_line
+    from .rulebook import get_rule
+
+    records = []
+    for key in keys:
+        channel.send("start", implementation=examination.name, rule=key.rule, dtype=key.dtype)
+        channel.arm(seconds)
+        records.append(examination.run_one(get_rule(key.rule), key.dtype))
+        channel.line(record_line(records[-1]))
+        if device_is_lost(records[-1].message):
+            channel.send("lost", implementation=examination.name, rule=key.rule, dtype=key.dtype)
+            end_process(channel)
+    return records
 
 
 def _inferred(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> tuple[Any, Mapping[str, str]]:

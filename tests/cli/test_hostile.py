@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from attention_conformance import child, cli
+from attention_conformance import child, cli, workers
 from attention_conformance.records import Outcome, Record, Verdict
 from attention_conformance.results import Audited, read
 from attention_conformance.workers import audit_many, run_task
@@ -328,6 +328,22 @@ def test_an_error_that_the_device_keeps_is_a_crash(mixed: Mapping[str, Audited])
     assert {record.outcome for record in others} == {Outcome.NOT_RUN}
     assert {record.message for record in others} == {"SHAPE-001[fp32]: the device keeps its error"}
     assert mixed["loses_the_device"].judged.verdict is Verdict.BROKEN
+
+
+def test_what_an_import_sets_costs_the_next_one_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is put back, but what is expected was worked out meanwhile: the next one has a fresh process."""
+    file = tmp_path / "sets_the_dtype_at_import.py"
+    file.write_text(
+        "import torch\n"
+        "from attention_conformance.reference.attention import attention as attend\n"
+        "torch.set_default_dtype(torch.float64)\n"
+    )
+    started = []
+    monkeypatch.setattr(workers, "Child", lambda *arguments: started.append(arguments) or child.Child(*arguments))
+    targets = [f"{file}:attend", target(hostile, "sound"), target(hostile, "prints_megabytes")]
+    results = list(audit_many(targets, select=RULES))
+    assert [str(each.judged.verdict) for each in results] == ["conforms"] * 3
+    assert len(started) == 2
 
 
 def test_who_dies_after_its_verdict_costs_nobody_else(tmp_path: Path) -> None:

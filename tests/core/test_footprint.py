@@ -60,10 +60,17 @@ def test_what_is_shared_with_a_forked_copy_is_counted_once() -> None:
         assert footprint.taken_by(group, limit=96 * MIB) < 128 * MIB
 
 
+def test_what_was_started_counts_as_well() -> None:
+    with holding(1, copies=1) as group:
+        leader = footprint._own_bytes(str(group))
+        assert leader < footprint.taken_by(group)
+        assert footprint.Scales(group, leader).excess() is not None
+
+
 def test_weighing_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     weighed = []
     monkeypatch.setattr(footprint, "taken_by", lambda group, limit: weighed.append(group) or 0)
-    scales = footprint.Scales(1, 1)
+    scales = footprint.Scales(1, 2**50)
     assert [scales.excess() for _ in range(3)] == [None] * 3
     assert weighed == [1]
 

@@ -127,12 +127,18 @@ def test_whatever_comes_back_gets_a_record_and_departs(name: str) -> None:
     assert all(record.message for record in records if record.bad)
 
 
-@pytest.mark.parametrize("name", ["untouchable", "interrupting", "late", "nameless", "meta"])
+@pytest.mark.parametrize("name", ["untouchable", "interrupting", "late", "nameless"])
 def test_a_result_that_fails_when_it_is_looked_at_is_an_error_with_its_place(name: str) -> None:
     (record,) = (record for record in judged(wrapped(RESULTS[name])) if record.rule == "NUMERIC-001")
     assert record.outcome is Outcome.ERROR
     assert "what it returned made this rule fail at " in record.message
     assert ".py:" in record.message
+
+
+def test_a_result_without_values_is_told() -> None:
+    (record,) = (record for record in judged(wrapped(RESULTS["meta"])) if record.rule == "SHAPE-001")
+    assert record.outcome is Outcome.ERROR
+    assert "it returned a tensor without values, on the device meta" in record.message
 
 
 def test_every_rule_survives_a_result_that_fails_late() -> None:
