@@ -133,11 +133,13 @@ def described_line(described: Described) -> Line:
 
 def record_line(record: Record) -> Line:
     """Return a record as a line; a ratio that JSON cannot hold becomes the text `inf` or `nan`."""
-    line = {"type": "record", **asdict(record), "outcome": str(record.outcome), "diagnosis": list(record.diagnosis)}
+    # Not by `asdict`, which copies every text: there are many records.
+    line = {"type": "record", **vars(record), "outcome": str(record.outcome), "diagnosis": list(record.diagnosis)}
     if record.ratio is not None and not math.isfinite(record.ratio):
         line["ratio"] = "nan" if math.isnan(record.ratio) else "inf"
-    if not record.pictures:
-        del line["pictures"]
+    del line["pictures"]
+    if record.pictures:
+        line["pictures"] = [vars(picture) for picture in record.pictures]
     return line
 
 

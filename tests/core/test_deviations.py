@@ -14,9 +14,11 @@ from attention_conformance.deviations import conditions
 from attention_conformance.errors import InvalidDeviation
 from attention_conformance.records import Record, Verdict, counts
 from attention_conformance.report import terminal
+from attention_conformance.report.combining import Entry
 from attention_conformance.results import Audited, Described, Judged, read
 from attention_conformance.rulebook import catalogue
 from attention_conformance.runner import stale
+from tests.cli.made import HEADER
 from tests.plugin.suites import ALONE, repository
 
 from .test_declaring import zeros
@@ -131,7 +133,7 @@ def test_reason_and_link_stand_in_the_terminal_report() -> None:
     judged = Judged("it", Verdict.DECLARED, counts(records))
     text = io.StringIO()
     console = Console(file=text, width=300, markup=False, highlight=False)
-    terminal.report(console, [Audited(Described("it", "it", reference="attention"), records, judged)])
+    terminal.report(console, [Entry(HEADER, Audited(Described("it", "it", reference="attention"), records, judged))])
     assert "  deviation MASK-002 (fp32): padding is dropped later (https://example.org/7)\n" in text.getvalue()
 
 

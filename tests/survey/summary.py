@@ -11,7 +11,6 @@ from typing import Any
 from attention_conformance.records import Outcome, Record
 from attention_conformance.results import Audited, Header, read
 from attention_conformance.rulebook import catalogue
-from attention_conformance.story import first_line
 
 SUMMARY = Path(__file__).with_name("summary.jsonl")
 ROOT = Path(__file__).parents[2]
@@ -93,7 +92,7 @@ def _failing(records: Iterable[Record]) -> Iterable[Failing]:
             by_rule.setdefault(record.rule, []).append(record)
     for rule, own in sorted(by_rule.items()):
         dtypes = tuple(record.dtype for record in own if record.dtype)
-        yield Failing(rule, dtypes, anonymous(first_line(own[0])), own[0].diagnosis)
+        yield Failing(rule, dtypes, anonymous(own[0].seen), own[0].diagnosis)
 
 
 def _unloaded(audited: Audited) -> tuple[Failing, ...]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from attention_conformance.records import Outcome, Record
 from attention_conformance.results import Audited
 from attention_conformance.rulebook import catalogue
-from attention_conformance.story import first_line
 from tests.survey.history.run import BASE, FOLDER, Version, load
 from tests.survey.markdown import code, counted, table
 
@@ -137,7 +136,7 @@ def _cause(records: Sequence[Record]) -> str:
     fits = _declaration(bad[0])
     if fits is not None:
         return f"the answer is {fits}".replace("{", "{{").replace("}", "}}")
-    seen = first_line(bad[0])
+    seen = bad[0].seen
     if bad[0].outcome is Outcome.ERROR:
         return seen.replace("{", "{{").replace("}", "}}")
     if "nan " in seen:
@@ -184,7 +183,7 @@ def _why(record: Record) -> str:
     fits = _declaration(record)
     if fits is not None:
         return f": {fits} fits"
-    seen = first_line(record)
+    seen = record.seen
     return f": {seen if len(seen) <= SHORT else seen[:SHORT] + ' ...'}"
 
 

@@ -18,7 +18,6 @@ import torch
 
 from attention_conformance.environment import header
 from attention_conformance.results import Audited, Line, described_line, dump, header_line, judged_line, record_line
-from attention_conformance.story import first_line
 from attention_conformance.workers import audit_many, gather
 from tests.survey.entries.torch_own import ENTRIES
 
@@ -67,7 +66,7 @@ def trimmed(audited: Audited) -> Iterator[Line]:
     """Yield the lines of one implementation, each message cut to what was seen."""
     yield described_line(audited.described)
     for record in audited.records:
-        seen = f"  seen      {first_line(record)[:LONGEST]}" if record.message else ""
+        seen = f"  seen      {record.seen[:LONGEST]}" if record.message else ""
         yield record_line(replace(record, message=seen, seconds=0.0))
     yield judged_line(audited.judged)
 
