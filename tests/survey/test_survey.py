@@ -139,7 +139,7 @@ def test_a_word_selects_a_package_or_else_a_part_of_targets() -> None:
 
 def test_implementations_of_a_package_share_processes_a_few_at_a_time() -> None:
     many = [replace(SOUND, target=f"sound.kernels:attend{number}") for number in range(8)]
-    pieces = [[target for target, _ in task.targets] for task in tasks([*many, FAULTY])]
+    pieces = [[each.text for each in task.targets] for task in tasks([*many, FAULTY])]
     assert [len(piece) for piece in pieces] == [6, 2, 1]
     assert {len({target.split(".")[0] for target in piece}) for piece in pieces} == {1}
 

@@ -67,7 +67,7 @@ def trimmed(audited: Audited) -> Iterator[Line]:
     yield described_line(audited.described)
     for record in audited.records:
         seen = f"  seen      {record.seen[:LONGEST]}" if record.message else ""
-        yield record_line(replace(record, message=seen, seconds=0.0))
+        yield record_line(replace(record, message=seen, seconds=0.0, pictures=()))
     yield judged_line(audited.judged)
 
 
