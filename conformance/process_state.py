@@ -162,6 +162,14 @@ def readings() -> dict[str, Any]:
     return {setting.name: value for setting, value in zip(COMPUTING, _read(COMPUTING), strict=True)}
 
 
+def saved_tensors_are_packed() -> bool:
+    """Say whether a hook of torch.autograd.graph.saved_tensors_hooks is in force."""
+    leaf = torch.ones(1, requires_grad=True)
+    with torch.enable_grad():
+        saved = (leaf * leaf).grad_fn
+    return getattr(saved, "_saved_self", leaf) is not leaf
+
+
 @contextmanager
 def computing_state_kept() -> Iterator[None]:
     """Put back what decides how numbers are computed."""

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .process_state import readings
+from .process_state import readings, saved_tensors_are_packed
 
 _SHARED: tuple[Any, ...] = (
     builtins, inspect, json, math, os, random, re, sys, threading, time, np, np.random, torch, torch.Tensor, torch.linalg,
@@ -126,14 +126,6 @@ def _limits() -> list[Any]:
     return [resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE)]
 
 
-def _saved_tensors_are_packed() -> bool:
-    """Say whether a hook of torch.autograd.graph.saved_tensors_hooks is in force."""
-    leaf = torch.ones(1, requires_grad=True)
-    with torch.enable_grad():
-        saved = (leaf * leaf).grad_fn
-    return getattr(saved, "_saved_self", leaf) is not leaf
-
-
 _READ: dict[str, Callable[[], Any]] = {
     "file mode mask": _umask,
     "signal handlers": _handlers,
@@ -144,6 +136,6 @@ _READ: dict[str, Callable[[], Any]] = {
     "printing of tensors": lambda: vars(torch._tensor_str.PRINT_OPTS),
     "modes that intercept torch": lambda: (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()),
     "level of forward differentiation": lambda: torch.autograd.forward_ad._current_level,
-    "hooks for saved tensors": _saved_tensors_are_packed,
+    "hooks for saved tensors": saved_tensors_are_packed,
     "a closed standard stream": lambda: [stream.closed for stream in (sys.stdin, sys.stdout, sys.stderr)],
 }

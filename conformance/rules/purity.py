@@ -20,7 +20,7 @@ from ..comparing import Departure, NotApplicable, require_equal
 from ..dtypes import DTYPES
 from ..fitting import Excluded, fit
 from ..inputs import Inputs
-from ..process_state import readings
+from ..process_state import readings, saved_tensors_are_packed
 from ..rulebook import rule
 from ..subject import Delivered, Result, Subject
 from ..trial import Trial
@@ -201,7 +201,7 @@ def _state() -> dict[str, object]:
         "environment variables": dict(os.environ),
         "warning filters": [str(entry) for entry in warnings.filters],
         "recursion limit": sys.getrecursionlimit(),
-        "hooks for saved tensors": _saved_tensors_are_packed(),
+        "hooks for saved tensors": saved_tensors_are_packed(),
     }
 
 
@@ -209,14 +209,6 @@ def _drawn_by_numpy() -> Tensor:
     state = np.random.get_state(legacy=False)  # noqa: NPY002 - it is the global generator that is watched
     keys: list[int] = state["state"]["key"].tolist()
     return torch.tensor([*keys, state["state"]["pos"]], device="cpu")
-
-
-def _saved_tensors_are_packed() -> bool:
-    """Say whether a hook of torch.autograd.graph.saved_tensors_hooks is in force."""
-    leaf = torch.ones(1, requires_grad=True)
-    with torch.enable_grad():
-        saved = (leaf * leaf).grad_fn
-    return getattr(saved, "_saved_self", leaf) is not leaf
 
 
 @rule(
