@@ -206,7 +206,9 @@ def _tell(console: Console, audited: Audited, limit: int | None) -> int:
     told = list(bad)[:limit]
     for rule in told:
         _story(console, bad[rule])
-    left = list(bad)[len(told) :]
+    if bad and not told:
+        _line(console, f"{failing[0].key} {failing[0].outcome}: {_first(failing[0].seen)}", "red")
+    left = list(bad)[max(1, len(told)) :]
     if left:
         _line(console, f"{len(left)} more failing rules: {_some(left)}; -v tells them all, --html FILE shows them")
     for reason, records in not_run.items():
