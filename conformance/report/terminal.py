@@ -182,7 +182,7 @@ def report_changes(console: Console, changes: Changes) -> None:
             _line(console, f"{name:<10}  {change.line}", "green" if name == "mended" else "red", indent=0)
         if len(found) > CHANGES:
             _line(console, f"{name:<10}  {len(found) - CHANGES} more; --markdown FILE lists them all", indent=0)
-    counted = ", ".join(f"{len(found)} {name}" for name, found in groups.items())
+    counted = ", ".join(f"{name} {len(found)}" for name, found in groups.items())
     _line(console, f"{changes.compared} records compared: {counted}", indent=0)
 
 

@@ -199,7 +199,7 @@ def test_what_passed_and_does_not_now_is_a_regression(save: Save, capsys: Printe
     assert cli.run(["report", "--compare", save("old", sound()), new]) == cli.DEPARTS
     printed = capsys.readouterr()
     assert f"regression  kernels:attend MASK-003[fp32]: passed -> {after}: it is 1\n" in printed.out
-    assert "2 records compared: 1 regression, 0 new, 0 mended" in printed.out
+    assert "2 records compared: regression 1, new 0, mended 0" in printed.out
     assert "1 of 2 records passed before and do not now" in printed.err
 
 
@@ -215,7 +215,7 @@ def test_what_failed_before_is_no_regression(save: Save, capsys: Printed) -> Non
     out = capsys.readouterr().out
     assert "mended      kernels:attend MASK-003[fp32]: failed -> passed\n" in out
     assert "new         kernels:attend MASK-006[fp32]: new -> error" in out
-    assert "3 records compared: 0 regression, 1 new, 1 mended" in out
+    assert "3 records compared: regression 0, new 1, mended 1" in out
 
 
 def test_other_questions_are_not_compared_unless_mixed(save: Save) -> None:
