@@ -55,7 +55,7 @@ class Watch:
         for place, known, functions in self._functions:
             now = vars(place)
             hidden = {name for name in now.keys() - known if any(name in vars(base) for base in _bases(place))}
-            replaced = [name for name, function in functions.items() if now.get(name) is not function]
+            replaced = [name for name, function in functions.items() if not _is_the_same(function, now.get(name))]
             yield from (f"{_name(place)}.{name} is another one" for name in (*replaced, *sorted(hidden)))
         for name, module in self._modules.items():
             if sys.modules.get(name) is not module:
@@ -91,6 +91,11 @@ def _functions(place: Any) -> Mapping[str, Any]:
         # torch's compiler wraps it when it is first imported.
         named.pop("manual_seed", None)
     return named
+
+
+def _is_the_same(known: Any, now: Any) -> bool:
+    # torch's compiler wraps what it needs when it is first used.
+    return now is known or str(getattr(now, "__module__", "")).startswith("torch._dynamo")
 
 
 def _name(place: Any) -> str:

@@ -20,7 +20,7 @@ from ..comparing import Departure, NotApplicable, require_equal
 from ..dtypes import DTYPES
 from ..fitting import Excluded, fit
 from ..inputs import Inputs
-from ..process_state import readings, saved_tensors_are_packed
+from ..process_state import process_state_kept, readings, saved_tensors_are_packed
 from ..rulebook import rule
 from ..subject import Delivered, Result, Subject
 from ..trial import Trial
@@ -147,17 +147,25 @@ def global_state_is_left_alone(trial: Trial) -> None:
     """A call leaves the random generator, default dtype, grad mode, threads, precision and warnings as they were."""
     delivered = trial.subject.deliver(trial.inputs)
     with _elsewhere():
+        untouched = _state()
+        # What a library sets up when it is first used (a compiler its cache, say) is put back, and not judged.
+        with process_state_kept():
+            trial.run()
         before = _state()
         trial.subject.call(delivered, trial.inputs, trial.module, tidy=False)
         after = _state()
     if trial.subject.changed_grad_mode:
         raise Departure("the call switched gradients on or off for what comes after it", inputs=trial.inputs)
-    for name, value in before.items():
-        now = after[name]
-        same = torch.equal(value, now) if isinstance(value, Tensor) and isinstance(now, Tensor) else value == now
-        if not same:
-            shown = "" if isinstance(value, Tensor) else _shown(value, now)
-            raise Departure(f"the call changed the {name}{shown}", inputs=trial.inputs)
+    for first, second in ((untouched, before), (before, after)):
+        for name, value in first.items():
+            if not _same(value, second[name]):
+                shown = "" if isinstance(value, Tensor) else _shown(value, second[name])
+                raise Departure(f"the call changed the {name}{shown}", inputs=trial.inputs)
+
+
+def _same(first: object, second: object) -> bool:
+    both = isinstance(first, Tensor) and isinstance(second, Tensor)
+    return torch.equal(first, second) if both else bool(first == second)  # type: ignore[arg-type]
 
 
 def _shown(before: object, after: object) -> str:
