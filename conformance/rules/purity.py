@@ -196,6 +196,10 @@ def _elsewhere() -> Iterator[None]:
             os.chdir(folder)
 
 
+_COMPILERS = ("TORCHINDUCTOR_", "TRITON_")
+"""How variables begin in which torch's compilers note, at every call, where their caches are."""
+
+
 def _state() -> dict[str, object]:
     return {
         "state of the random generator": torch.get_rng_state(),
@@ -206,7 +210,7 @@ def _state() -> dict[str, object]:
         "inference mode": torch.is_inference_mode_enabled(),
         "multithreading of the backward pass": torch.autograd.is_multithreading_enabled(),
         "working folder": os.getcwd(),
-        "environment variables": dict(os.environ),
+        "environment variables": {name: value for name, value in os.environ.items() if not name.startswith(_COMPILERS)},
         "warning filters": [str(entry) for entry in warnings.filters],
         "recursion limit": sys.getrecursionlimit(),
         "hooks for saved tensors": saved_tensors_are_packed(),
