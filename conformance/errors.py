@@ -64,6 +64,10 @@ class InvalidResultFile(ConformanceError, ValueError):
     """A result file is torn, of another schema, or holds a record twice."""
 
 
+class WorkerFailed(ConformanceError, RuntimeError):
+    """A worker process did not start: nothing can be judged."""
+
+
 class UnknownShard(ConformanceError, ValueError):
     """A part of a run was not given as I/N."""
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..batch import never_started
 from ..child import Child, Death
-from ..workers import never_started
 from .groups import Group, Plan
 from .measure import Failure, Measurement, to_failure, to_measurement
 

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from ..errors import ConformanceError, UnknownRule
+from ..errors import ConformanceError, UnknownRule, WorkerFailed
 from ..version import __version__
 from .audit import audit
 from .bench import bench
@@ -57,7 +57,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     except ConformanceError as error:
         complain(str(error))
-        return FAILED if type(error).__name__ == "WorkerFailed" else USAGE
+        return FAILED if isinstance(error, WorkerFailed) else USAGE
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted; nothing was concluded.")
         return FAILED

@@ -12,9 +12,9 @@ from .ending import complain, exit_code
 from .options import Reports, check_writable, report_options, settings_option, timeout_option, verbosity
 
 if TYPE_CHECKING:
+    from ..batch import Task
     from ..report.combining import Entry
     from ..results import Audited, Header, Line, Writer
-    from ..workers import Task
 
 
 @click.command()

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from attention_conformance import child, cli, workers
+from attention_conformance import batch, child, cli
 from attention_conformance.records import Outcome, Record, Verdict
 from attention_conformance.results import Audited, read
 from attention_conformance.workers import audit_many, run_task
@@ -339,7 +339,7 @@ def test_what_an_import_sets_costs_the_next_one_nothing(tmp_path: Path, monkeypa
         "torch.set_default_dtype(torch.float64)\n"
     )
     started = []
-    monkeypatch.setattr(workers, "Child", lambda *arguments: started.append(arguments) or child.Child(*arguments))
+    monkeypatch.setattr(batch, "Child", lambda *arguments: started.append(arguments) or child.Child(*arguments))
     targets = [f"{file}:attend", target(hostile, "sound"), target(hostile, "prints_megabytes")]
     results = list(audit_many(targets, select=RULES))
     assert [str(each.judged.verdict) for each in results] == ["conforms"] * 3
