@@ -120,13 +120,8 @@ class _Batch:
 
     def _order(self) -> Line:
         task = self.task
-        order = {
-            "targets": [each.order for each in self.pending],
-            "tier": task.tier,
-            "select": list(task.select),
-            "seed": task.seed,
-        }
-        return {**order, "timeout": task.timeout, "infer": task.infer, "folder": task.folder}
+        how = {name: getattr(task, name) for name in ("tier", "select", "seed", "timeout", "infer", "folder")}
+        return {"targets": [each.order for each in self.pending], **how}
 
     def _listen(self, child: Child) -> bool:
         """Take what comes. Return whether the child has left by itself, for a fresh one to go on."""

@@ -101,9 +101,14 @@ class Record:
         return Key(self.rule, self.dtype)
 
     @property
+    def failing(self) -> bool:
+        """Whether the rule was tried and does not hold."""
+        return self.outcome in (Outcome.FAILED, Outcome.ERROR)
+
+    @property
     def bad(self) -> bool:
         """Whether the record speaks against the implementation."""
-        return self.outcome in (Outcome.FAILED, Outcome.ERROR, Outcome.NOT_RUN)
+        return self.failing or self.outcome is Outcome.NOT_RUN
 
     @property
     def seen(self) -> str:

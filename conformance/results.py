@@ -345,7 +345,7 @@ def schema() -> dict[str, Any]:
 
 def diagnoses(records: Iterable[Record], most: int = 3) -> tuple[str, ...]:
     """Return what the failing records point to, the most frequent first."""
-    failing = (record for record in records if record.outcome in (Outcome.FAILED, Outcome.ERROR))
+    failing = (record for record in records if record.failing)
     seen = Counter(text for record in failing for text in record.diagnosis)
     return tuple(text for text, _ in seen.most_common(most))
 

@@ -96,7 +96,7 @@ class Examination:
             if self.implementation.reference.kind not in other.kinds:
                 continue
             record = self.run_one(other, dtype)
-            if other.smoke and record.outcome in (Outcome.FAILED, Outcome.ERROR):
+            if other.smoke and record.failing:
                 return f"{other.id} failed: {record.seen}"
             if record.outcome is Outcome.FAILED and record.key in self._blocking:
                 return f"{other.id} failed: {other.convention} is not as declared{self._blocking[record.key]}"
@@ -171,7 +171,7 @@ class Examination:
 
     def _deviating(self, record: Record, seconds: float) -> Record:
         outcome, message = record.outcome, record.message
-        if outcome in (Outcome.FAILED, Outcome.ERROR):
+        if record.failing:
             entry = self.deviation_for(record.key)
             if entry is not None:
                 outcome, message = Outcome.DEVIATION, f"{entry.told}\n{message}"
@@ -229,7 +229,7 @@ def verdict_over(records: Iterable[Record], declared: bool) -> Verdict:
     records = list(records)
     smoke = {rule.id for rule in catalogue().values() if rule.smoke}
     bad = [record for record in records if record.bad]
-    if any(record.rule in smoke and record.outcome in (Outcome.FAILED, Outcome.ERROR) for record in bad):
+    if any(record.rule in smoke and record.failing for record in bad):
         return Verdict.BROKEN
     if bad:
         return Verdict.DEPARTS

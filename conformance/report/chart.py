@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..records import Outcome, Record
-from .signs import OUTCOMES, short_ratio, weight
+from .signs import OUTCOMES, short_ratio
+from .wording import weight
 
 WIDTH, LEFT, RIGHT, EDGE = 420, 48, 12, 26
 """Width of the drawing, room for the dtypes, room at its end, and the room there for what is not finite."""

@@ -72,7 +72,7 @@ def _legend() -> str:
 
 def _details(entry: Entry) -> Iterator[str]:
     judged = entry.audited.judged
-    bad = by_rule(record for record in entry.audited.records if record.outcome in (Outcome.FAILED, Outcome.ERROR))
+    bad = by_rule(record for record in entry.audited.records if record.failing)
     where = f" in {code(entry.where)}"
     yield f"### {code(entry.name)} {judged.verdict}{where}\n"
     points_to = "Not loaded" if not entry.audited.loaded else "Points to"

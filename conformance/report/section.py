@@ -12,9 +12,9 @@ from ..references import REFERENCES
 from ..results import Audited, Described
 from .chart import Chart, chart
 from .combining import Entry
-from .signs import OUTCOMES, VERDICTS, Sign, short_ratio, shortened, weight
-from .stories import TOLD, Story, stories
-from .wording import by_reason, by_rule, worst_ratio
+from .signs import OUTCOMES, VERDICTS, Sign, short_ratio, shortened
+from .stories import Story, stories
+from .wording import by_reason, by_rule, weight, worst_ratio
 
 _REASON, _FACT = 1_000, 300
 """How many characters of reasons and facts are shown."""
@@ -121,7 +121,7 @@ def section(entry: Entry, anchor: str, name: Name, full: int) -> Section:
     """Return the section of one implementation, with the first `full` stories told in full."""
     audited = entry.audited
     records, judged, described = audited.records, audited.judged, audited.described
-    told = [record for record in records if record.outcome in TOLD]
+    told = [record for record in records if record.failing]
     conventions = _conventions(described)
     return Section(
         anchor=anchor,

@@ -64,11 +64,6 @@ def short_ratio(ratio: float | None) -> str:
     return f"{ratio:.0f}" if abs(ratio) >= 100 else f"{ratio:.2g}"
 
 
-def weight(ratio: float | None) -> tuple[bool, bool, float]:
-    """Return what orders ratios from none to the worst: NaN is worse than any number."""
-    return (ratio is not None, ratio is not None and math.isnan(ratio), 0.0 if ratio is None else ratio)
-
-
 def counted(number: int, word: str) -> str:
     """Return a number with its noun in the right form."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from ..records import Outcome, Record
+from ..records import Record
 from .combining import Combined, family_of, worst
 from .drawing import Map, cells, maps
 from .signs import OUTCOMES, Sign, short_ratio, shortened
 from .wording import by_rule
-
-TOLD = (Outcome.FAILED, Outcome.ERROR)
-"""Outcomes that have a story."""
 
 ROOM = 1_000_000
 """How many characters of reproductions and pictures a page may hold, so that a browser opens it at once."""
@@ -67,7 +64,7 @@ class Story:
 
 def failing(records: Iterable[Record]) -> tuple[list[Record], ...]:
     """Return the records of each rule that failed in any dtype."""
-    return tuple(group for group in by_rule(records).values() if any(record.outcome in TOLD for record in group))
+    return tuple(group for group in by_rule(records).values() if any(record.failing for record in group))
 
 
 def depth(combined: Combined, room: int = ROOM) -> int:
@@ -87,7 +84,7 @@ def stories(records: Iterable[Record], full: int) -> tuple[Story, ...]:
 
 def _story(records: Sequence[Record], full: bool) -> Story:
     first = _first(records)
-    told = [record.outcome for record in records if record.outcome in TOLD]
+    told = [record.outcome for record in records if record.failing]
     message = take_apart(first.message)
     if not full:
         message = Message(message.sentence, message.parts, "")
@@ -104,7 +101,7 @@ def _story(records: Sequence[Record], full: bool) -> Story:
 
 
 def _first(records: Iterable[Record]) -> Record:
-    return next(record for record in records if record.outcome in TOLD)
+    return next(record for record in records if record.failing)
 
 
 def _cost(record: Record) -> int:

@@ -45,7 +45,6 @@ _STYLES: Mapping[Verdict, str] = {
     Verdict.DEPARTS: "red",
     Verdict.BROKEN: "bold red",
 }
-_TOLD = (Outcome.FAILED, Outcome.ERROR)
 _PIPED_WIDTH = 1000
 _NARROW = 110
 
@@ -142,7 +141,7 @@ def report(console: Console, entries: Sequence[Entry], *, verbosity: int = 0) ->
 
 def _share(entries: Sequence[Entry]) -> int:
     """Return how many stories of each implementation are told in full."""
-    failing = sum(any(record.outcome in _TOLD for record in entry.audited.records) for entry in entries)
+    failing = sum(any(record.failing for record in entry.audited.records) for entry in entries)
     return max(1, min(STORIES, ALL_STORIES // max(1, failing)))
 
 
@@ -188,7 +187,7 @@ def report_changes(console: Console, changes: Changes) -> None:
 
 def _tell(console: Console, audited: Audited, limit: int | None) -> int:
     """Tell what there is to tell of one implementation, at most `limit` stories, and return how many stories were told."""
-    bad = by_rule(record for record in audited.records if record.outcome in _TOLD)
+    bad = by_rule(record for record in audited.records if record.failing)
     deviating = by_reason(audited.records, Outcome.DEVIATION)
     not_run = by_reason(audited.records, Outcome.NOT_RUN)
     inferred = audited.described.inferred

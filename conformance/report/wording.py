@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..records import Outcome, Record
@@ -36,10 +37,15 @@ def by_reason(records: Iterable[Record], outcome: Outcome) -> dict[str, list[Rec
     return dict(sorted(grouped.items(), key=lambda item: -len(item[1])))
 
 
+def weight(ratio: float | None) -> tuple[bool, bool, float]:
+    """Return what orders ratios from none to the worst: NaN is worse than any number."""
+    return (ratio is not None, ratio is not None and math.isnan(ratio), 0.0 if ratio is None else ratio)
+
+
 def worst_ratio(records: Iterable[Record]) -> float | None:
     """Return the largest ratio of error to bound, NaN above all, leaving out what is declared to depart."""
     ratios = [r.ratio for r in records if r.ratio is not None and r.outcome is not Outcome.DEVIATION]
-    return max(ratios, key=lambda ratio: (ratio != ratio, ratio), default=None)
+    return max(ratios, key=weight, default=None)
 
 
 def ratio_text(ratio: float | None) -> str:
