@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..batch import never_started
-from ..child import Child, Death
+from ..auditing.batch import never_started
+from ..isolation.child import Child, Death
 from .groups import Group, Plan
 from .measure import Failure, Measurement, to_failure, to_measurement
 

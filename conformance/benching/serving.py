@@ -9,14 +9,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..worker import Channel, end_process, load_and_tell, place_kept
+from ..auditing.worker import Channel, end_process, load_and_tell, place_kept
 
 
 def serve() -> None:
     """Work through the task on standard input, then end without giving foreign exit handlers a chance to hang."""
     channel = Channel()
     task = channel.task()
-    from ..process_state import process_state_kept
+    from ..foreign.process_state import process_state_kept
     from . import contenders, measure  # noqa: F401 - imports torch and the catalogue before the clock starts
     from .meter import peak_bytes
 
@@ -42,7 +42,7 @@ def _target(channel: Channel, task: Mapping[str, Any]) -> None:
 
 
 def _one(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
-    from ..edge import device_is_lost, safe
+    from ..foreign.edge import device_is_lost, safe
     from .contenders import contenders
     from .groups import NotMeasured, Plan, groups
     from .measure import Failure, Measurement, measure_all

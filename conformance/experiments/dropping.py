@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..comparing import Departure
-from ..inputs import Inputs
+from ..cases.inputs import Inputs
+from ..oracle.comparing import Departure
 
 
 def require_binomial(output: Tensor, rate: float, keys: int, rounding: float, inputs: Inputs) -> None:

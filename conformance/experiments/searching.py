@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 
 import torch
 
-from ..cases import FOUND, Case, Mask, source_of
-from ..comparing import NotApplicable
-from ..edge import Raised, WrongResult
+from ..cases.case import FOUND, Case, Mask, source_of
+from ..cases.values import EXACT_SCORES
 from ..errors import ConformanceError
-from ..expectations import allowed_of
 from ..fitting import Excluded, fit
+from ..foreign.edge import Raised, WrongResult
 from ..implementation import Implementation
+from ..oracle.comparing import NotApplicable
+from ..oracle.expectations import allowed_of
 from ..rulebook import catalogue, conventions_of
-from ..trial import Trial
-from ..values import EXACT_SCORES
+from ..trials.trial import Trial
 
 T = TypeVar("T")
 Flip = Callable[[], bool]

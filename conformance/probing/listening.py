@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..batch import never_started
-from ..child import Child
+from ..auditing.batch import never_started
+from ..isolation.child import Child
 from .plain import Told, told
 
 TIMEOUT = 60.0

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..worker import Channel, end_process, load_and_tell, place_kept
+from ..auditing.worker import Channel, end_process, load_and_tell, place_kept
 
 
 def serve() -> None:
@@ -32,8 +32,8 @@ def _target(channel: Channel, task: Mapping[str, Any]) -> None:
 
 
 def _one(channel: Channel, loaded: Any, timeout: float) -> None:
-    from ..edge import DeviceLost, safe
     from ..errors import ConformanceError
+    from ..foreign.edge import DeviceLost, safe
     from . import probe
     from .plain import plain
 

@@ -12,16 +12,16 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..bounds import units
-from ..cases import SMALL, Case, Mask, vary
-from ..comparing import Departure, NotApplicable, require_equal
-from ..conventions import ALL_KINDS
-from ..edge import Raised
+from ..cases.case import SMALL, Case, Mask, vary
+from ..cases.inputs import Inputs
+from ..conventions.table import ALL_KINDS
 from ..experiments.dropping import require_binomial
-from ..inputs import Inputs
+from ..foreign.edge import Raised
+from ..oracle.bounds import units
+from ..oracle.comparing import Departure, NotApplicable, require_equal
 from ..rulebook import rule
-from ..subject import Result
-from ..trial import Trial
+from ..trials.subject import Result
+from ..trials.trial import Trial
 
 _BIAS_AXES = ("LS", "11LS", "1HLS", "B1LS", "BHLS", "B11S")
 

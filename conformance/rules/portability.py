@@ -13,16 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..bounds import units
-from ..cases import SMALL, SMALL_MASKED, Case, Mask, vary
-from ..comparing import Departure, NotApplicable
-from ..edge import Raised, foreign
-from ..expectations import Expectation, Near
-from ..gradients import expected_gradients
-from ..inputs import Drawn, Inputs, make
+from ..calling.delivered import Delivered
+from ..cases.case import SMALL, SMALL_MASKED, Case, Mask, vary
+from ..cases.inputs import Drawn, Inputs, make
+from ..foreign.edge import Raised, foreign
+from ..oracle.bounds import units
+from ..oracle.comparing import Departure, NotApplicable
+from ..oracle.expectations import Expectation, Near
+from ..oracle.gradients import expected_gradients
 from ..rulebook import rule
-from ..subject import Delivered, Result, Subject
-from ..trial import INPUT_NAMES, Trial
+from ..trials.subject import Result, Subject
+from ..trials.trial import INPUT_NAMES, Trial
 
 Function = Callable[..., Tensor]
 

@@ -15,15 +15,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..cases import MASKED, PLAIN, SMALL, SMALL_MASKED, Case, Mask, vary
-from ..comparing import Departure, NotApplicable, require_equal
+from ..calling.delivered import Delivered
+from ..cases.case import MASKED, PLAIN, SMALL, SMALL_MASKED, Case, Mask, vary
+from ..cases.inputs import Inputs
 from ..dtypes import DTYPES
 from ..fitting import Excluded, fit
-from ..inputs import Inputs
-from ..process_state import process_state_kept, readings, saved_tensors_are_packed
+from ..foreign.process_state import process_state_kept, readings, saved_tensors_are_packed
+from ..oracle.comparing import Departure, NotApplicable, require_equal
 from ..rulebook import rule
-from ..subject import Delivered, Result, Subject
-from ..trial import Trial
+from ..trials.subject import Result, Subject
+from ..trials.trial import Trial
 
 
 @rule(

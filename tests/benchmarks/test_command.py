@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from attention_conformance import benchmark, cli
+from attention_conformance import cli
+from attention_conformance.benching import benchmark
+from attention_conformance.benching.benchmark import bench_many, parse_sizes
 from attention_conformance.benching.contenders import SDPA
 from attention_conformance.benching.measure import Failure, Measurement
-from attention_conformance.benchmark import bench_many, parse_sizes
 from attention_conformance.errors import ConformanceError
 from tests.benchmarks.counted import made
 

@@ -10,7 +10,7 @@ import torch
 from attention_conformance.benching.contenders import MHA, SDPA, Contender, contenders, covered
 from attention_conformance.benching.groups import DIRECTIONS, Group, NotMeasured, Plan, case_for, groups
 from attention_conformance.benching.workload import Workload, draw
-from attention_conformance.edge import WrongResult
+from attention_conformance.foreign.edge import WrongResult
 from attention_conformance.implementation import Implementation, describe
 from attention_conformance.loading import load
 from attention_conformance.reference import MultiHeadAttention, SelfAttention

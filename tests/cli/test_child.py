@@ -7,7 +7,7 @@ import sysconfig
 
 import torch
 
-from attention_conformance import child
+from attention_conformance.isolation import child
 
 STDLIB, TORCH = sysconfig.get_path("stdlib"), os.path.dirname(torch.__file__)
 OURS = os.path.dirname(child.__file__)

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 import attention_conformance
-from attention_conformance import child, cli, workers
+from attention_conformance import cli
 from attention_conformance.adapters import DEFAULT_TARGETS
+from attention_conformance.auditing import workers
+from attention_conformance.isolation import child
 from attention_conformance.records import Verdict
 from attention_conformance.results import Line, read, schema
 from attention_conformance.rulebook import catalogue

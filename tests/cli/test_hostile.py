@@ -14,10 +14,12 @@ from types import ModuleType
 
 import pytest
 
-from attention_conformance import batch, child, cli
+from attention_conformance import cli
+from attention_conformance.auditing import batch
+from attention_conformance.auditing.workers import audit_many, run_task
+from attention_conformance.isolation import child
 from attention_conformance.records import Outcome, Record, Verdict
 from attention_conformance.results import Audited, read
-from attention_conformance.workers import audit_many, run_task
 
 from . import hostile, odd, untidy, witnesses
 from . import names as names_of
@@ -99,7 +101,7 @@ HARMLESS = ("sound", "prints_megabytes", "reads_input", "forks", "leaves_a_child
 # What nothing puts back -> what is said of it beside the verdict.
 NEEDS_A_FRESH_PROCESS = {
     "replaces_softmax": "torch.softmax is another one",
-    "replaces_the_oracle": "attention_conformance.oracle.solve is another one",
+    "replaces_the_oracle": "attention_conformance.oracle.definition.solve is another one",
     "replaces_a_module": "the module math is another one",
     "leaves_a_thread": "a thread goes on",
     "sets_an_alarm": "alarm clock",

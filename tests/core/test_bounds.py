@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention_conformance.cases import Case, Mask
-from attention_conformance.comparing import require_near
+from attention_conformance.cases.case import Case, Mask
+from attention_conformance.cases.inputs import make
 from attention_conformance.dtypes import DTYPES
-from attention_conformance.expectations import Setting, expect
-from attention_conformance.gradients import expect_gradients
-from attention_conformance.inputs import make
+from attention_conformance.oracle.comparing import require_near
+from attention_conformance.oracle.expectations import Setting, expect
+from attention_conformance.oracle.gradients import expect_gradients
 from attention_conformance.reference.attention import attention
 from tests.zoo.program import Program
 from tests.zoo.sound import SOUND

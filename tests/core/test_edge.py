@@ -8,7 +8,7 @@ import pytest
 from torch import Tensor
 
 from attention_conformance import Outcome, check
-from attention_conformance.edge import Raised, device_is_lost, foreign, safe, telling_interrupts_apart
+from attention_conformance.foreign.edge import Raised, device_is_lost, foreign, safe, telling_interrupts_apart
 
 from .test_declaring import attend
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from attention_conformance import footprint
+from attention_conformance.foreign import footprint
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
@@ -110,6 +110,6 @@ def test_the_limit_of_a_control_group_counts(
 
 
 def test_a_child_offers_itself_to_the_kernel() -> None:
-    code = "from attention_conformance.footprint import first_to_die; first_to_die(); print(open('/proc/self/oom_score_adj').read())"
+    code = "from attention_conformance.foreign.footprint import first_to_die; first_to_die(); print(open('/proc/self/oom_score_adj').read())"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told.strip() == "1000"

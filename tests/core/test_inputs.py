@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from attention_conformance import check
-from attention_conformance.cases import Case, Mask
+from attention_conformance.cases.case import Case, Mask
+from attention_conformance.cases.inputs import Inputs, make
+from attention_conformance.cases.masks import CONTENTS, choose_pattern, draw, encode, letters_of, shape_as
+from attention_conformance.cases.memory import MEMORY, place
 from attention_conformance.dtypes import DTYPES, torch_dtype
 from attention_conformance.implementation import Implementation, describe
-from attention_conformance.inputs import Inputs, make
-from attention_conformance.masks import CONTENTS, choose_pattern, draw, encode, letters_of, shape_as
-from attention_conformance.memory import MEMORY, place
 from attention_conformance.rulebook import catalogue
 from attention_conformance.selection import fitted_cases
 from tests.rules.fakes import FAKES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attention_conformance.layouts import KERNEL_LAYOUTS, from_layout, lines_from, lines_to, to_layout
+from attention_conformance.cases.layouts import KERNEL_LAYOUTS, from_layout, lines_from, lines_to, to_layout
 
 SHAPES = {
     "...LD": (2, 3, 5, 7), "BHLD": (2, 3, 5, 7), "BLHD": (2, 5, 3, 7), "LBHD": (5, 2, 3, 7), "(BH)LD": (6, 5, 7),

@@ -6,7 +6,7 @@ import pytest
 
 from attention_conformance import Outcome, check
 from attention_conformance.capabilities import Capabilities
-from attention_conformance.conventions import CONVENTIONS
+from attention_conformance.conventions.table import CONVENTIONS
 from attention_conformance.implementation import describe
 from attention_conformance.records import Key
 from attention_conformance.references import REFERENCES

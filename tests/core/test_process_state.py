@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from attention_conformance import Outcome, check
-from attention_conformance.implementation import describe
-from attention_conformance.process_state import (
+from attention_conformance.foreign.process_state import (
     COMPUTING,
     PROCESS,
     Setting,
     computing_state_kept,
     process_state_kept,
 )
+from attention_conformance.implementation import describe
 from attention_conformance.rulebook import get_rule
 from attention_conformance.runner import Examination
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attention_conformance import check
-from attention_conformance.pictures import WINDOW, of_errors
+from attention_conformance.oracle.pictures import WINDOW, of_errors
 from attention_conformance.records import Picture, Record
 from attention_conformance.reference import MultiHeadAttention
 from attention_conformance.reference.attention import attention

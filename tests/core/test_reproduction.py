@@ -35,12 +35,12 @@ def test_the_script_of_a_failure_runs_and_shows_it(name: str, rule: str) -> None
 
 
 def test_the_script_of_a_sound_kernel_shows_no_difference() -> None:
-    from attention_conformance.cases import MASKED
+    from attention_conformance.cases.case import MASKED
     from attention_conformance.implementation import describe
     from attention_conformance.reference.attention import attention
-    from attention_conformance.reproduction import script
-    from attention_conformance.subject import Subject
-    from attention_conformance.trial import Trial
+    from attention_conformance.story.reproduction import script
+    from attention_conformance.trials.subject import Subject
+    from attention_conformance.trials.trial import Trial
 
     trial = Trial(Subject(describe(attention), "fp64"), MASKED)
     lines = script(trial, trial.inputs)

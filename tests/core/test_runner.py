@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from attention_conformance import Outcome, check, cli
-from attention_conformance.cases import MASKED, PLAIN
+from attention_conformance.cases.case import MASKED, PLAIN
+from attention_conformance.cases.inputs import make, parameter_seed, seed_of
 from attention_conformance.implementation import describe
-from attention_conformance.inputs import make, parameter_seed, seed_of
 from attention_conformance.records import Record
 from attention_conformance.reference.attention import attention
 from attention_conformance.results import read
@@ -178,7 +178,7 @@ def test_a_rule_of_its_own_that_fails_on_sound_results_is_told_too(monkeypatch: 
     def broken(*arguments: Any, **named: Any) -> NoReturn:
         raise ZeroDivisionError("a mistake of ours")
 
-    monkeypatch.setattr("attention_conformance.story.of_departure", broken)
+    monkeypatch.setattr("attention_conformance.story.failure.of_departure", broken)
     (record,) = judged(lambda query, key, value, mask=None: query, ("NUMERIC-001", "fp32"))
     assert record.outcome is Outcome.ERROR
     assert "ZeroDivisionError: a mistake of ours" in record.message

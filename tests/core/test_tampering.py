@@ -11,11 +11,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from attention_conformance import check, oracle
+from attention_conformance import check
+from attention_conformance.foreign.tampering import Watch
+from attention_conformance.oracle import definition as oracle
 from attention_conformance.reference.attention import MultiHeadAttention, attention
 from attention_conformance.rulebook import catalogue
-from attention_conformance.tampering import Watch
-from attention_conformance.trial import Trial
+from attention_conformance.trials.trial import Trial
 
 Patch = pytest.MonkeyPatch
 
@@ -26,8 +27,8 @@ REPLACED: dict[str, Callable[[Patch], None]] = {
     "torch.nn.modules.module.Module.eval": lambda patch: patch.setattr(torch.nn.Module, "eval", torch.nn.Module.train),
     "json.dumps": lambda patch: patch.setattr(json, "dumps", repr),
     "builtins.sum": lambda patch: patch.setattr("builtins.sum", max),
-    "attention_conformance.oracle.solve": lambda patch: patch.setattr(oracle, "solve", None),
-    "attention_conformance.trial.Trial.agrees": lambda patch: patch.setattr(Trial, "agrees", Trial.near),
+    "attention_conformance.oracle.definition.solve": lambda patch: patch.setattr(oracle, "solve", None),
+    "attention_conformance.trials.trial.Trial.agrees": lambda patch: patch.setattr(Trial, "agrees", Trial.near),
     "the module cmath": lambda patch: patch.setitem(sys.modules, "cmath", types.ModuleType("cmath")),
 }
 

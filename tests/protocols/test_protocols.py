@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from attention_conformance import Outcome, check, packed, stepwise
-from attention_conformance.protocols import UnsuitableInputs
+from attention_conformance.calling.protocols import UnsuitableInputs
 from tests.zoo.sound.plain import attend_plainly
 from tests.zoo.sound.protocols import Cache, decoder_step, new_cache, packed_attention
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...expectations import is_causal, triangle
+from ...oracle.expectations import is_causal, triangle
 from ..stages import Call, Stages, hide, is_additive, trimmed, written_mask
 from ..stages import allowed as all_allowed
 from .fault import Fault, each, of, one, where
