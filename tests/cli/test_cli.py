@@ -24,7 +24,7 @@ from attention_conformance.rulebook import catalogue
 
 jsonschema = importlib.import_module("jsonschema")  # it has no types
 
-HOSTILE = Path(__file__).with_name("hostile.py")
+HOSTILE = Path(__file__).parents[1] / "auditing" / "hostile.py"
 ATTENTION = "attention_conformance.reference.attention:attention"
 SMALL = ("--select", "SHAPE-001,SHAPE-002,fp32")
 

@@ -21,7 +21,7 @@ from attention_conformance.reference.attention import attention
 from attention_conformance.report import terminal
 from attention_conformance.report.combining import Entry
 from attention_conformance.runner import check
-from tests.cli.made import HEADER, audited, record
+from tests.made import HEADER, audited, record
 
 Tensor = torch.Tensor
 SCRIPTED = "MASK-002"

@@ -11,7 +11,7 @@ from rich.console import Console
 from attention_conformance.report import terminal
 from attention_conformance.report.combining import Entry
 from attention_conformance.results import Audited
-from tests.cli.made import HEADER, audited, record
+from tests.made import HEADER, audited, record
 
 STORY = "The rule.\n  case      one [bold]case[/bold] :smile: [/x]\n  seen      output is 1, expected 2"
 

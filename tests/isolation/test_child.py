@@ -7,10 +7,11 @@ import sysconfig
 
 import torch
 
+import attention_conformance
 from attention_conformance.isolation import child
 
 STDLIB, TORCH = sysconfig.get_path("stdlib"), os.path.dirname(torch.__file__)
-OURS = os.path.dirname(child.__file__)
+OURS = os.path.dirname(attention_conformance.__file__)
 
 
 def trace(head: str, *frames: str) -> str:

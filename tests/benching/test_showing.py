@@ -19,7 +19,7 @@ from rich.console import Console
 from attention_conformance.benching import benchfile, plot, table
 from attention_conformance.benching.measure import Failure, Measurement
 from attention_conformance.benching.series import sections
-from tests.benchmarks.counted import SIZES, made
+from tests.benching.counted import SIZES, made
 
 pytest_plugins = ["pytester"]
 

@@ -14,7 +14,7 @@ from attention_conformance.benching.benchmark import bench_many, parse_sizes
 from attention_conformance.benching.contenders import SDPA
 from attention_conformance.benching.measure import Failure, Measurement
 from attention_conformance.errors import ConformanceError
-from tests.benchmarks.counted import made
+from tests.benching.counted import made
 
 Printed = pytest.CaptureFixture[str]
 
@@ -105,7 +105,7 @@ def test_a_hang_and_a_target_that_is_not_there_cost_themselves(kernels: str, cap
 
 
 def test_an_error_that_the_device_keeps_is_told_of_nobody_else(kernels: str, capsys: Printed) -> None:
-    odd = Path(__file__).parent.parent / "cli" / "odd.py"
+    odd = Path(__file__).parents[1] / "auditing" / "odd.py"
     targets = [f"{odd}:loses_the_device", "kernels.py:sound"]
     assert cli.run(["bench", *targets, "--forward", "--sizes", "8", *SMALL[2:]]) == cli.DEPARTS
     out = capsys.readouterr().out

@@ -23,7 +23,7 @@ from attention_conformance.results import (
     schema,
     unloadable,
 )
-from tests.cli.made import HEADER, audited, record
+from tests.made import HEADER, audited, record
 
 jsonschema = importlib.import_module("jsonschema")  # it has no types
 

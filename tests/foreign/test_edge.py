@@ -9,8 +9,7 @@ from torch import Tensor
 
 from attention_conformance import Outcome, check
 from attention_conformance.foreign.edge import Raised, device_is_lost, foreign, safe, telling_interrupts_apart
-
-from .test_declaring import attend
+from tests.kernels import attend
 
 
 class _Unprintable(Exception):

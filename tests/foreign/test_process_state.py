@@ -29,8 +29,7 @@ from attention_conformance.foreign.process_state import (
 from attention_conformance.implementation import describe
 from attention_conformance.rulebook import get_rule
 from attention_conformance.runner import Examination
-
-from .test_declaring import attend
+from tests.kernels import attend
 
 HELD: list[object] = []
 

@@ -20,12 +20,7 @@ from attention_conformance.errors import (
 )
 from attention_conformance.implementation import describe, registered
 from attention_conformance.runner import stale
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    scores = query @ key.mT / query.size(-1) ** 0.5
-    weights = (scores if mask is None else scores.masked_fill(mask == 0, -1e9)).softmax(-1)
-    return weights @ value, weights
+from tests.kernels import attend, zeros
 
 
 @pytest.mark.parametrize(
@@ -119,14 +114,6 @@ def test_a_deviation_that_nothing_departs_from_is_stale() -> None:
 def test_an_unknown_selection_is_named() -> None:
     with pytest.raises(UnknownRule, match="did you mean"):
         list(check(attend, select=["MASK-0003"]))
-
-
-def zeros(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    scores = query @ key.mT / query.size(-1) ** 0.5
-    if mask is not None:
-        scores = scores.masked_fill(mask == 0, -torch.inf)
-        return scores.softmax(-1).masked_fill(~(mask != 0).any(-1, keepdim=True), 0.0) @ value
-    return scores.softmax(-1) @ value
 
 
 def hiding(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:

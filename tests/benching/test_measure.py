@@ -14,7 +14,7 @@ from attention_conformance.benching.contenders import Contender
 from attention_conformance.benching.measure import FEWEST, MOST, WARMUPS, to_failure, to_measurement
 from attention_conformance.benching.series import sections
 from attention_conformance.implementation import describe
-from tests.benchmarks.counted import SIZES, Machine, failed, measured, small_groups, threads
+from tests.benching.counted import SIZES, Machine, failed, measured, small_groups, threads
 
 
 @pytest.fixture

@@ -18,10 +18,9 @@ from attention_conformance.report.combining import Entry
 from attention_conformance.results import Audited, Described, Judged, read
 from attention_conformance.rulebook import catalogue
 from attention_conformance.runner import stale
-from tests.cli.made import HEADER
+from tests.kernels import zeros
+from tests.made import HEADER
 from tests.plugin.suites import ALONE, repository
-
-from .test_declaring import zeros
 
 pytest_plugins = ["pytester"]
 

@@ -12,9 +12,8 @@ from attention_conformance.records import Key
 from attention_conformance.references import REFERENCES
 from attention_conformance.rulebook import catalogue, families
 from attention_conformance.selection import dtypes_of, plan
+from tests.kernels import attend
 from tests.zoo.sound import SOUND
-
-from .test_declaring import attend
 
 HALVES = ("fp32", "bf16", "fp16")
 
