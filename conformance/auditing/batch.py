@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..errors import WorkerFailed
-from ..isolation.child import Child, Death
+from ..isolation.child import Death
+from ..isolation.hearing import Talk
 from ..records import Key, Outcome, Record, Verdict, counts
 from ..results import Judged, Line, described_line, diagnoses, judged_line, record_line, to_record, unloadable
 from ..rulebook import get_rule
@@ -23,15 +23,10 @@ from .sharding import WHOLE, Shard
 TIMEOUT = 60.0
 """Seconds that one record may take unless told otherwise."""
 
+SERVING = f"{__package__}.worker"
+"""The module by whose `serve` a child works."""
+
 Emit = Callable[[Line], None]
-
-
-def never_started(death: Death, module: str) -> WorkerFailed:
-    """Return the error for a child that died before it was ready to serve by `module`."""
-    return WorkerFailed(
-        f"a worker process did not start ({death.how}). It needs this Python, torch and this package: try "
-        f"python -c 'import {module}'. It said:\n{death.said}"
-    )
 
 
 @dataclass(frozen=True)
@@ -102,41 +97,28 @@ class _Batch:
         self.task, self.emit, self.stopped = task, emit, stopped
         self.pending = [_Pending(target) for target in task.targets]
         self.current: _Current | None = None
-        self.ready = False
         self.begun: str | None = None
 
     def run(self) -> None:
         while self.pending and not self.stopped.is_set():
-            self.ready, self.begun = False, None
+            self.begun = None
             task = self.task
-            child = Child(self._order(), task.folder, task.timeout, task.threads, task.memory, task.workers)
-            try:
-                left = self._listen(child)
-            finally:
-                child.end()
-            death = child.death()
-            if not left and self.pending and not self.stopped.is_set():
-                self._bury(death)
+            limits = {"threads": task.threads, "memory": task.memory, "workers": task.workers}
+            with Talk(SERVING, self._order(), task.folder, task.timeout, **limits) as talk:
+                for event in talk.events(self.stopped):
+                    self._heard(event)
+            if not talk.left and self.pending and not self.stopped.is_set():
+                self._bury(talk.death())
 
     def _order(self) -> Line:
         task = self.task
         how = {name: getattr(task, name) for name in ("tier", "select", "seed", "timeout", "infer", "folder")}
         return {"targets": [each.order for each in self.pending], **how}
 
-    def _listen(self, child: Child) -> bool:
-        """Take what comes. Return whether the child has left by itself, for a fresh one to go on."""
-        for event in child.events(self.stopped):
-            if event["type"] in ("done", "leave"):
-                return bool(event["type"] == "leave")
-            self._heard(event)
-        return False
-
     def _heard(self, event: Line) -> None:
         """Take one event from the child."""
         kind = event["type"]
-        if kind == "ready":
-            self.ready = True
-        elif kind == "target":
+        if kind == "target":
             self.begun = event["target"]
         elif kind == "unloadable":
             self._unloaded(event["why"])
@@ -201,8 +183,6 @@ class _Batch:
 
     def _bury(self, death: Death) -> None:
         """Write down what a dead child leaves behind."""
-        if not self.ready:
-            raise never_started(death, f"{__package__}.worker")
         current, target = self.current, self.pending[0]
         if current is None and self.begun not in (None, target.target.text):
             # It died of what the target before this one left behind; a fresh process loads this one.

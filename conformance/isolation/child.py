@@ -50,8 +50,8 @@ class Child:
     """A process that works through an order, by `serve` of `module`. It is never forked, and Ctrl-C does not reach it."""
 
     def __init__(
-        self, order: dict[str, Any], folder: str, timeout: float, threads: int | None = None,
-        memory: int | None = None, workers: int = 1, module: str = "attention_conformance.auditing.worker",
+        self, module: str, order: dict[str, Any], folder: str, timeout: float, *, threads: int | None = None,
+        memory: int | None = None, workers: int = 1,
     ) -> None:  # fmt: skip
         """`memory` is what it may take in bytes; by default its part, as one of `workers`, of what there is."""
         self._timeout = timeout
