@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 REGISTERED = "__attention_conformance__"  # implementation.REGISTERED, which importing this module must not load
-RECORD = "attention_conformance"  # the attribute of a report that holds a record as ASCII JSON
+RECORD = "attention_conformance"  # collection.RECORD, likewise
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -25,12 +25,14 @@ from ..errors import ConformanceError
 from ..foreign.edge import safe
 from ..implementation import Implementation, registered
 from ..loading import Loaded
-from ..plugin import RECORD
 from ..records import Key, Outcome, Record
 from ..results import Line, described_line, dump, record_line
 from ..rulebook import families, get_rule
 from ..runner import Examination
 from ..selection import plan
+
+RECORD = "attention_conformance"
+"""The attribute of a report that holds a record."""
 
 LONGEST_NAME = 200
 LONGEST_TEXT = 100_000

@@ -18,6 +18,7 @@ from attention_conformance import cli
 from attention_conformance.auditing import batch
 from attention_conformance.auditing.workers import audit_many, run_task
 from attention_conformance.isolation import child
+from attention_conformance.isolation.hearing import Talk
 from attention_conformance.records import Outcome, Record, Verdict
 from attention_conformance.results import Audited, read
 
@@ -341,7 +342,7 @@ def test_what_an_import_sets_costs_the_next_one_nothing(tmp_path: Path, monkeypa
         "torch.set_default_dtype(torch.float64)\n"
     )
     started = []
-    monkeypatch.setattr(batch, "Child", lambda *arguments: started.append(arguments) or child.Child(*arguments))
+    monkeypatch.setattr(batch, "Talk", lambda *order, **limits: started.append(order) or Talk(*order, **limits))
     targets = [f"{file}:attend", target(hostile, "sound"), target(hostile, "prints_megabytes")]
     results = list(audit_many(targets, select=RULES))
     assert [str(each.judged.verdict) for each in results] == ["conforms"] * 3
