@@ -109,9 +109,7 @@ def _roundings(observed: Observed, precision: str) -> Iterator[str | None]:
     yield from (_representable(observed, low) for low in _LOWER[observed.dtype])
     call = observed.make({})
     for text, unit in _looser(observed.dtype, precision):
-        loose = Expectation(call.inputs, call.setting)
-        object.__setattr__(loose, "_unit", unit)
-        near = loose.output
+        near = Expectation(call.inputs, call.setting, unit).output
         if near.value.shape == observed.actual["output"].shape:
             within = (observed.actual["output"] - near.value).abs() <= near.allowed
             if bool(within.all()):

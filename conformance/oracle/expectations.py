@@ -66,14 +66,19 @@ class Projection:
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """The expected results for `inputs` under `setting`, each with its allowance, made when first asked for."""
+    """The expected results for `inputs` under `setting`, each with its allowance, made when first asked for.
+
+    `roundoff` are the unit roundoffs to assume, by default those of the dtype under the declared precision.
+    """
 
     inputs: Inputs
     setting: Setting
-    _unit: bounds.Units = field(init=False, repr=False, compare=False)
+    roundoff: bounds.Units | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_unit", bounds.units(self.inputs.dtype, self.setting.precision))
+    @cached_property
+    def unit(self) -> bounds.Units:
+        """The unit roundoffs of each stage."""
+        return self.roundoff or bounds.units(self.inputs.dtype, self.setting.precision)
 
     @cached_property
     def projections(self) -> Mapping[str, Projection]:
@@ -151,18 +156,18 @@ class Expectation:
         return self._allowance(False) if self._has_exact_scores else self._forward
 
     def _allowance(self, exact_scores: bool) -> bounds.Allowed:
-        return bounds.forward(self.problem, self.truth, self._unit, carried=self.carried, exact_scores=exact_scores)
+        return bounds.forward(self.problem, self.truth, self.unit, carried=self.carried, exact_scores=exact_scores)
 
     @cached_property
     def output(self) -> Near:
         """Output: kernels (..., L, E), modules (B, L, M)."""
         if not self.setting.module:
             return Near(self.truth.output, self._forward.output)
-        merged, error = merge_heads(self.truth.output), merge_heads(self._forward.output) / self._unit.slack
+        merged, error = merge_heads(self.truth.output), merge_heads(self._forward.output) / self.unit.slack
         if not self.setting.structure.output:
-            return Near(merged, self._unit.slack * error)
+            return Near(merged, self.unit.slack * error)
         result, allowed = self._projected("output", merged, error)
-        return Near(result, self._unit.slack * allowed)
+        return Near(result, self.unit.slack * allowed)
 
     @cached_property
     def weights(self) -> Near:
@@ -170,14 +175,14 @@ class Expectation:
         return Near(self.truth.weights, self._forward.weights + self._returned(self.truth.weights))
 
     def _returned(self, value: Tensor) -> Tensor:
-        rounding: Tensor = 2 * self._unit.slack * self._unit.output * value.abs()
+        rounding: Tensor = 2 * self.unit.slack * self.unit.output * value.abs()
         return rounding
 
     @cached_property
     def averaged_weights(self) -> Near:
         """Weights averaged over heads (B, L, S)."""
         mean = self.truth.weights.mean(-3)
-        return Near(mean, self.weights.allowed.mean(-3) + self._returned(mean) + self._unit.smallest)
+        return Near(mean, self.weights.allowed.mean(-3) + self._returned(mean) + self.unit.smallest)
 
     @cached_property
     def logsumexp(self) -> Near:

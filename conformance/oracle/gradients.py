@@ -13,7 +13,7 @@ from ..cases.inputs import Inputs
 from ..dtypes import SMALLEST, UNIT_ROUNDOFF
 from . import bounds
 from . import definition as oracle
-from .expectations import Expectation, Near, Setting, expect, merge_heads, split_heads, summed_over_groups
+from .expectations import Expectation, Near, merge_heads, split_heads, summed_over_groups
 
 LOG2_E = 1.4426950408889634
 
@@ -32,11 +32,6 @@ def expected_gradients(expectation: Expectation, through: str = "output") -> Map
         for name, near in found.items():
             total[name] = _added(total[name], near) if name in total else near
     return total
-
-
-def expect_gradients(case: Case, setting: Setting, dtype: str, through: str = "output") -> Mapping[str, Near]:
-    """Return the gradients of a case."""
-    return expected_gradients(expect(case, setting, dtype), through)
 
 
 def upstream_of(inputs: Inputs, part: str) -> Tensor:
@@ -58,12 +53,12 @@ def _solved(expectation: Expectation, upstream: bounds.Upstream) -> tuple[oracle
     gradients = oracle.differentiate(problem, truth, upstream.output, upstream.weights)
     results, carried = expectation.for_gradients, expectation.carried
     return gradients, bounds.backward(
-        problem, truth, gradients, upstream, expectation._unit, results=results, carried=carried
+        problem, truth, gradients, upstream, expectation.unit, results=results, carried=carried
     )
 
 
 def _solved_logsumexp(expectation: Expectation, upstream: Tensor) -> tuple[oracle.Gradients, oracle.Gradients]:
-    problem, truth, unit = expectation.problem, expectation.truth, expectation._unit
+    problem, truth, unit = expectation.problem, expectation.truth, expectation.unit
     gradients = oracle.differentiate_logsumexp(problem, truth, upstream)
     results, carried = expectation.for_gradients, expectation.carried
     return gradients, bounds.backward_logsumexp(
@@ -125,7 +120,7 @@ def _widened(near: Near, dtype: str) -> Near:
 
 
 def _module(expectation: Expectation, part: str) -> Mapping[str, Near]:
-    inputs, unit, heads = expectation.inputs, expectation._unit, expectation.inputs.case.heads
+    inputs, unit, heads = expectation.inputs, expectation.unit, expectation.inputs.case.heads
     result: dict[str, Near] = {}
     if part == "output":
         g = inputs.upstream.double()

@@ -144,7 +144,7 @@ KNOWN: dict[str, Any] = {
 
 
 def rejects(records: Iterable[Record]) -> set[str]:
-    return {record.rule for record in records if record.outcome in (Outcome.FAILED, Outcome.ERROR)}
+    return {record.rule for record in records if record.failing}
 
 
 SOUND = {

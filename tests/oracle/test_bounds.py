@@ -15,7 +15,7 @@ from attention_conformance.cases.inputs import make
 from attention_conformance.dtypes import DTYPES
 from attention_conformance.oracle.comparing import require_near
 from attention_conformance.oracle.expectations import Setting, expect
-from attention_conformance.oracle.gradients import expect_gradients
+from attention_conformance.oracle.gradients import expected_gradients
 from attention_conformance.reference.attention import attention
 from tests.zoo.program import Program
 from tests.zoo.sound import SOUND
@@ -61,7 +61,7 @@ def _ratio(program: Program, case: Case, dtype: str) -> float:
     returned: Any = program.target(*sent, *mask)
     output: Tensor = returned[0] if isinstance(returned, tuple) else returned
     ratio = require_near(what="output", actual=output, near=expect(case, setting, dtype).output)
-    expected = expect_gradients(case, setting, dtype)
+    expected = expected_gradients(expect(case, setting, dtype))
     found = torch.autograd.grad(output, sent, inputs.upstream)
     for name, gradient in zip(("query", "key", "value"), found, strict=True):
         ratio = max(ratio, require_near(what=name, actual=gradient, near=expected[name]))
@@ -81,7 +81,7 @@ def test_the_oracle_agrees_with_autograd_of_the_document(case: Case) -> None:
         ("weights", weights, inputs.upstream_weights),
     ):
         found = torch.autograd.grad(result, (query, key, value), upstream, retain_graph=True, allow_unused=True)
-        expected = expect_gradients(case, Setting(), "fp64", through)
+        expected = expected_gradients(expect(case, Setting(), "fp64"), through)
         for name, gradient in zip(("query", "key", "value"), found, strict=True):
             gradient = torch.zeros_like(value) if gradient is None else gradient
             torch.testing.assert_close(expected[name].value, gradient, rtol=1e-10, atol=1e-11)
