@@ -164,7 +164,7 @@ def describe(
 
 def _is_adapted(target: object) -> bool:
     """Say whether `packed`, `stepwise` or `projected` made it; such a target brings defaults of its own."""
-    return type(target).__module__ in (f"{__package__}.protocols", f"{__package__}.bridges.modules")
+    return type(target).__module__ in (f"{__package__}.calling.protocols", f"{__package__}.bridges.modules")
 
 
 def _check_names(declared: Mapping[str, Any]) -> None:

@@ -22,8 +22,8 @@ from typing import Any
 
 from . import adapters
 from .capabilities import FIELDS, SETS, VOCABULARY
-from .edge import Raised, foreign, safe
 from .errors import ConformanceError, TargetNotLoaded, UnknownCapability, nearest
+from .foreign.edge import Raised, foreign, safe
 from .implementation import Implementation, describe, registered
 from .results import digest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .capabilities import Capabilities
-from .cases import Case
+from .cases.case import Case
 from .errors import UnknownRule, nearest
 from .fitting import Excluded, fit
 from .implementation import Implementation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..cases import Case, Mask
+from ..cases.case import Case, Mask
 from ..errors import ConformanceError
 from ..fitting import Excluded, fit
 from ..implementation import Implementation

@@ -13,7 +13,7 @@ from .ending import complain, exit_code
 from .options import Reports, report_options, settings_option, timeout_option, verbosity
 
 if TYPE_CHECKING:
-    from ..batch import Task
+    from ..auditing.batch import Task
     from ..report.combining import Entry
     from ..results import Audited, Header, Line, Writer
 
@@ -71,14 +71,14 @@ def audit(
     told = verbosity(quiet, verbose)
     reports = Reports(html=html, markdown=markdown, badge=badge)
     from ..adapters import DEFAULT_TARGETS
+    from ..auditing.sharding import parse_shard
+    from ..auditing.workers import batches
     from ..environment import header
     from ..loading import parse_settings
     from ..report import terminal
     from ..report.combining import Entry, combine
     from ..results import ResultFile
     from ..selection import check_selection
-    from ..sharding import parse_shard
-    from ..workers import batches
 
     part = None if shard is None else parse_shard(shard)
     settings = parse_settings(pairs)
@@ -95,8 +95,8 @@ def audit(
 
 
 def _audit(tasks: Sequence[Task], path: str | None, head: Header, quiet: bool) -> list[Audited]:
+    from ..auditing.workers import gather, lines
     from ..report import terminal
-    from ..workers import gather, lines
 
     errors = terminal.make_console(stderr=True)
     with _result_file(path, head) as writer, terminal.progress(errors, quiet=quiet) as counter:

@@ -60,9 +60,9 @@ def bench(
     Exit codes: 0 measured, 1 a TARGET raised, crashed or hung, 2 bad usage or a TARGET that cannot be loaded, 3 nothing was
     measured, 4 the run itself failed.
     """
+    from ..benching.benchmark import DEFAULT_TARGETS, bench_many, parse_sizes
     from ..benching.groups import DIRECTIONS, Plan
     from ..benching.output import Outputs
-    from ..benchmark import DEFAULT_TARGETS, bench_many, parse_sizes
     from ..loading import parse_settings
 
     if pairs and not targets:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..bounds import Units, units
 from ..dtypes import UNIT_ROUNDOFF, is_half, torch_dtype
-from ..expectations import Expectation
-from ..trial import Trial
+from ..oracle.bounds import Units, units
+from ..oracle.expectations import Expectation
+from ..trials.trial import Trial
 from .matching import Observed, match
 from .stages import scale
 

@@ -14,15 +14,17 @@ from pathlib import Path
 import pytest
 
 import attention_conformance
-from attention_conformance import child, cli, workers
+from attention_conformance import cli
 from attention_conformance.adapters import DEFAULT_TARGETS
+from attention_conformance.auditing import workers
+from attention_conformance.isolation import child
 from attention_conformance.records import Verdict
 from attention_conformance.results import Line, read, schema
 from attention_conformance.rulebook import catalogue
 
 jsonschema = importlib.import_module("jsonschema")  # it has no types
 
-HOSTILE = Path(__file__).with_name("hostile.py")
+HOSTILE = Path(__file__).parents[1] / "auditing" / "hostile.py"
 ATTENTION = "attention_conformance.reference.attention:attention"
 SMALL = ("--select", "SHAPE-001,SHAPE-002,fp32")
 

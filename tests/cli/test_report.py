@@ -17,7 +17,7 @@ from attention_conformance.report import markdown
 from attention_conformance.report.badge import badge
 from attention_conformance.report.combining import combine
 from attention_conformance.results import Audited, Header, ResultFile, Writer, lines_of, read, unloadable
-from tests.cli.made import HEADER, audited, record
+from tests.made import HEADER, audited, record
 
 ATTENTION = "attention_conformance.reference.attention:attention"
 SMALL = ("--select", "SHAPE-001,SHAPE-002,fp32")

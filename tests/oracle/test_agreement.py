@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention_conformance import oracle
-from attention_conformance.cases import Case, Mask
+from attention_conformance.cases.case import Case, Mask
+from attention_conformance.cases.inputs import ROLES, make
+from attention_conformance.cases.values import FAMILIES
 from attention_conformance.dtypes import DTYPES
-from attention_conformance.expectations import Setting, effective, expect, merge_heads, split_heads
-from attention_conformance.gradients import expect_gradients
-from attention_conformance.inputs import ROLES, make
+from attention_conformance.oracle import definition as oracle
+from attention_conformance.oracle.expectations import Setting, effective, expect, merge_heads, split_heads
+from attention_conformance.oracle.gradients import expect_gradients
 from attention_conformance.reference.attention import attention
-from attention_conformance.values import FAMILIES
 
 from . import loops
 

@@ -31,15 +31,15 @@ from unittest import mock
 import torch
 
 from attention_conformance import Outcome, check
+from attention_conformance.cases.inputs import make
 from attention_conformance.diagnosis import Diagnostician
-from attention_conformance.expectations import expect
-from attention_conformance.gradients import expect_gradients
+from attention_conformance.foreign.process_state import process_state_kept
 from attention_conformance.implementation import describe
-from attention_conformance.inputs import make
-from attention_conformance.process_state import process_state_kept
+from attention_conformance.oracle.expectations import expect
+from attention_conformance.oracle.gradients import expect_gradients
 from attention_conformance.rulebook import Rule, catalogue
 from attention_conformance.selection import fitted_cases
-from attention_conformance.subject import Subject
+from attention_conformance.trials.subject import Subject
 from tests.zoo.faulty import MUTANTS
 from tests.zoo.mutant import Mutant
 

@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from attention_conformance.batch import Ordered, Task
+from attention_conformance.auditing.batch import Ordered, Task
+from attention_conformance.auditing.workers import gather, run_task
 from attention_conformance.environment import header
 from attention_conformance.records import Outcome, Verdict
 from attention_conformance.results import Audited, Line, Writer
-from attention_conformance.workers import gather, run_task
 
 from .entries import all_entries
 from .entry import Entry, check
