@@ -197,7 +197,9 @@ def _framework(target: Callable[..., Any], framework: str) -> str:
             f"Known: {', '.join(map(repr, FRAMEWORKS))}; for other array libraries see attention_conformance.bridges."
         )
     if framework not in ("torch", own):
-        raise InvalidTarget(f"framework={framework!r} for {target_name(target)}, which is made for {own!r}.")
+        raise InvalidTarget(
+            f"framework={framework!r} for {target_name(target)}, which is made for {own!r}; leave framework= out."
+        )
     return str(own)
 
 

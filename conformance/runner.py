@@ -257,4 +257,4 @@ def stale(name: str, device: str, deviations: Iterable[Deviation], records: Iter
 
 
 def _instead(entry: Deviation) -> str:
-    return " any more" if entry.rule in RETIRED else nearest(entry.rule, catalogue()).removesuffix("?")
+    return " any more" if entry.rule in RETIRED else nearest(entry.rule, catalogue()).rstrip("?.")

@@ -16,6 +16,7 @@ import pytest
 
 from ..deviations import Deviation
 from ..environment import header
+from ..errors import NotWritable
 from ..foreign.edge import safe
 from ..records import SEEN, Key, Outcome, Record, Verdict, counts
 from ..results import (
@@ -31,6 +32,7 @@ from ..results import (
 )
 from ..rulebook import catalogue
 from ..runner import stale, verdict_over
+from ..writable import opened
 
 
 @dataclass
@@ -140,10 +142,9 @@ class Arrivals:
 def _opened(path: str) -> IO[str]:
     """Open the result file. Raises pytest.UsageError."""
     try:
-        return open(path, "w", encoding="ascii", newline="\n")
-    except OSError as error:
-        text = f"--attention-report {path}: {error.strerror}. Name a file that can be written."
-        raise pytest.UsageError(text) from None
+        return opened("--attention-report", path)
+    except NotWritable as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def count_line(arrived: Sequence[Arrived]) -> str:

@@ -94,7 +94,7 @@ class Subject:
             seed(0)
             module = foreign(construction.build, factory, d_model, heads)
         if not isinstance(module, nn.Module):
-            raise WrongResult(f"the factory returned {type(module).__name__}, not a torch.nn.Module")
+            raise WrongResult(f"the factory returned {type(module).__name__}, not a torch.nn.Module; return the module")
         return module.to(device=device, dtype=torch_dtype(self.dtype))
 
     @property
