@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 def audit(
     targets: tuple[str, ...], thorough: bool, workers: int, file: str | None, label: str | None,
     pairs: tuple[str, ...], select: tuple[str, ...], shard: str | None, timeout: float, seed: int, infer: bool,
-    html: str | None, markdown: str | None, badge: str | None, least: int, quiet: bool, verbose: bool,
+    least: int, quiet: bool, verbose: bool, **paths: str | None,
 ) -> int:  # fmt: skip
     """Judge TARGETs in child processes: a crash or a hang costs one of them, not the run.
 
@@ -69,7 +69,7 @@ def audit(
     if pairs and not targets:
         raise click.UsageError("--set declares what a TARGET does; name the TARGET.")
     told = verbosity(quiet, verbose)
-    reports = Reports(html=html, markdown=markdown, badge=badge)
+    reports = Reports(paths)
     from ..adapters import DEFAULT_TARGETS
     from ..auditing.sharding import parse_shard
     from ..auditing.workers import batches

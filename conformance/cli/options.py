@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..report.formats import FORMATS
 from ..writable import check_writable
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ def report_options(function: F) -> F:
     """Add the options for what is written and for how much is told."""
     for option in reversed(
         (
-            click.option("--html", type=_FILE, metavar="FILE", help="Write one page to look at, without network."),
-            click.option("--markdown", type=_FILE, metavar="FILE", help="Write a page for the summary of a CI job."),
-            click.option("--badge", type=_FILE, metavar="FILE", help="Write a badge, as shields.io's endpoint reads it."),
+            *(click.option(f"--{each.name}", type=_FILE, metavar="FILE", help=each.help) for each in FORMATS),
             click.option("--min-records", "least", type=click.IntRange(min=0), default=0,
                          metavar="N", help="Exit with 3 if fewer records ran."),
             click.option("-q", "--quiet", is_flag=True, help="Print the table only, no failures."),
@@ -46,33 +45,20 @@ def report_options(function: F) -> F:
 
 
 class Reports:
-    """The report files that were asked for. Raises NotWritable at once for one that cannot be written."""
+    """The report files that were asked for, by format. Raises NotWritable at once for one that cannot be written."""
 
-    def __init__(self, **paths: str | None) -> None:
-        self._paths: Mapping[str, str] = {kind: path for kind, path in paths.items() if path is not None}
-        for kind, path in self._paths.items():
-            check_writable(f"--{kind}", path)
+    def __init__(self, paths: Mapping[str, str | None]) -> None:
+        self._paths = {name: path for name, path in paths.items() if path is not None}
+        for name, path in self._paths.items():
+            check_writable(f"--{name}", path)
 
     def write(self, combined: Combined) -> None:
         """Write them."""
-        for kind, path in self._paths.items():
-            text = _page(kind, combined)
-            with open(path, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-
-
-def _page(kind: str, combined: Combined) -> str:
-    if kind == "html":
-        from ..report import html
-
-        return html.page(combined)
-    if kind == "markdown":
-        from ..report import markdown
-
-        return markdown.page(combined)
-    from ..report.badge import badge
-
-    return badge(combined)
+        for each in FORMATS:
+            if each.name in self._paths:
+                text = each.page(combined)
+                with open(self._paths[each.name], "w", encoding="utf-8", newline="\n") as file:
+                    file.write(text)
 
 
 def verbosity(quiet: bool, verbose: bool) -> int:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @click.option("--json", type=click.Path(dir_okay=False), metavar="FILE", help="Write the parts of one run as one file.")
 @report_options
 def report(
-    files: tuple[str, ...], compare: bool, mixed: bool, json: str | None, html: str | None, markdown: str | None,
-    badge: str | None, least: int, quiet: bool, verbose: bool,
+    files: tuple[str, ...], compare: bool, mixed: bool, json: str | None, least: int, quiet: bool, verbose: bool,
+    **paths: str | None,
 ) -> int:  # fmt: skip
     """Combine result FILEs of many jobs (tox environments, shards, versions of torch) into one report.
 
@@ -42,10 +42,11 @@ def report(
     if not files:
         raise click.UsageError("name at least one FILE.")
     if compare:
-        if len(files) != 2 or html or badge or json:
+        markdown = paths.pop("markdown")
+        if len(files) != 2 or json or any(paths.values()):
             raise click.UsageError("--compare takes two FILEs, the old one first, and writes --markdown only.")
         return _compare(files, mixed, markdown)
-    return _combine(files, mixed, json, Reports(html=html, markdown=markdown, badge=badge), told, least)
+    return _combine(files, mixed, json, Reports(paths), told, least)
 
 
 def _combine(paths: Sequence[str], mixed: bool, json: str | None, reports: Reports, told: int, least: int) -> int:

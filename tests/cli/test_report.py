@@ -13,8 +13,7 @@ import pytest
 
 from attention_conformance import cli
 from attention_conformance.records import Record
-from attention_conformance.report import markdown
-from attention_conformance.report.badge import badge
+from attention_conformance.report import badge, markdown
 from attention_conformance.report.combining import combine
 from attention_conformance.results import Audited, Header, ResultFile, Writer, lines_of, read, unloadable
 from tests.made import HEADER, audited, record
@@ -283,5 +282,5 @@ def test_changes_are_a_page_as_well(save: Save, tmp_path: Path) -> None:
 )
 def test_the_badge_is_rounded_down_and_counts_what_applies(outcomes: list[str], message: str, colour: str) -> None:
     records = [record(f"MASK-{place:03}", outcome=outcome) for place, outcome in enumerate(outcomes)]
-    fields = json.loads(badge(combine([ResultFile(HEADER, (audited(*records),))])))
+    fields = json.loads(badge.page(combine([ResultFile(HEADER, (audited(*records),))])))
     assert (fields["message"], fields["color"], fields["schemaVersion"]) == (message, colour, 1)
