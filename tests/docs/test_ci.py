@@ -38,13 +38,13 @@ from attention_conformance import register
 from attention_conformance.reference.attention import attention
 
 for number in range(4):
-    register(attention, name=f"kernel{number}", dtypes=("fp32",))
+    register(attention, name=f"kernel{number}", dtypes=("fp32",), mask=(), gradient="none")
 """
 TEST = """
 from attention_conformance import register
 from attention_conformance.reference.attention import attention
 
-kernel = register(attention, dtypes=("fp32",))
+kernel = register(attention, dtypes=("fp32",), mask=(), gradient="none")
 """
 
 
