@@ -23,6 +23,8 @@ from attention_conformance import __version__
 
 yaml = importlib.import_module("yaml")  # it has no types
 
+pytestmark = pytest.mark.xdist_group("ci recipes")  # one worker makes the shards
+
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "ci"
 GITHUB = [*sorted(RECIPES.glob("github-*.yml")), *sorted((ROOT / ".github" / "workflows").glob("*.yml"))]
