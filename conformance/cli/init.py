@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -77,17 +78,17 @@ def _write(path: Path, found: Sequence[Found]) -> None:
     """Write the module to a new file. Raises Stop where there is one; what could be added to it is printed."""
     from ..starting.write import imports, module_text, registrations
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(module_text(found))
-    except FileExistsError:
+    if os.path.lexists(path):
         click.echo(f"\n{imports(found)}\n{registrations(found)}")
         raise Stop(
             USAGE,
             f"{_plain(path)} exists and is left as it is. Add to it what is new of the lines above, or name another "
             "file: --output FILE.",
-        ) from None
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(module_text(found))
     except OSError as error:
         raise Stop(
             USAGE, f"{_plain(path)}: {error.strerror}. Name a file that can be written: --output FILE."
