@@ -57,7 +57,7 @@ def init(folder: Path, output: str | None) -> int:
 
 
 def _told(found: Sequence[Found], left_out: Sequence[LeftOut]) -> Iterator[str]:
-    from ..edge import safe
+    from ..foreign.edge import safe
 
     for each in found:
         framework = "" if each.framework == "torch" else f", {each.framework}"
@@ -69,7 +69,7 @@ def _told(found: Sequence[Found], left_out: Sequence[LeftOut]) -> Iterator[str]:
 
 
 def _plain(path: Path) -> str:
-    from ..edge import safe
+    from ..foreign.edge import safe
 
     return safe(path.as_posix())
 

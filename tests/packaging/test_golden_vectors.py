@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.environments import ROOT, Environment, create
+from tests.packaging.environments import ROOT, Environment
 
 pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
 
@@ -36,12 +36,6 @@ RUNS = {
     "a subset": ["--snapshot-update", "-k", "SNAPSHOT or own"],
     "with xdist": ["--snapshot-update", "-n", "2"],
 }
-
-
-@pytest.fixture(scope="module")
-def from_wheel(tmp_path_factory: pytest.TempPathFactory, wheel: Path, dependencies: Path) -> Environment:
-    """An environment with the wheel."""
-    return create(tmp_path_factory.mktemp("goldens"), dependencies, str(wheel))
 
 
 @pytest.fixture(scope="module")
