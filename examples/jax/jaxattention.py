@@ -1,7 +1,8 @@
 """Attention for JAX arrays in the order (B, L, H, D), compiled."""
 
 import jax
-from jax import Array, numpy as jnp
+from jax import Array
+from jax import numpy as jnp
 
 
 @jax.jit

@@ -15,8 +15,6 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
 
     `mask` is boolean, broadcasts to (..., L, S), and is true where a query may attend.
     """
-    if mask is not None and mask.shape[-1] not in (1, key.shape[-2]):
-        raise ValueError(f"a mask for {mask.shape[-1]} keys does not fit the {key.shape[-2]} that are given")
     dtype = query.dtype
     query, key, value = (each.to(torch.promote_types(dtype, torch.float32)) for each in (query, key, value))
     leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
