@@ -19,6 +19,7 @@ from ..version import __version__
 from .audit import audit
 from .bench import bench
 from .ending import CONFORMS, DEPARTS, FAILED, NOTHING, USAGE, Stop, complain
+from .init import init
 from .probe import probe
 from .report import report
 from .rules import rules
@@ -43,7 +44,7 @@ def command() -> None:
     """
 
 
-for _subcommand in (audit, probe, rules, bench, report):
+for _subcommand in (init, audit, probe, rules, bench, report):
     command.add_command(_subcommand)
 
 

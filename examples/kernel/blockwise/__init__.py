@@ -1,0 +1,5 @@
+"""Attention in blocks of keys."""
+
+from blockwise.attention import attend
+
+__all__ = ["attend"]
