@@ -15,15 +15,17 @@ project = "attention-conformance"
 author = "The attention-conformance authors"
 version = release = __version__
 
-extensions = ["docs.derived", "myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "docs.derived"]
 exclude_patterns = ["_build", "_derived/*.md"]
-myst_enable_extensions = ["fieldlist"]
+
 myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = "attention-conformance"
 html_copy_source = False
 
+# Docstrings of this project write code in single backquotes.
+default_role = "literal"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"

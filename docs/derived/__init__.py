@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import capabilities, conventions, figures, goldens, rooms, rules
+from .docstrings import with_code_marked
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -58,8 +59,10 @@ def setup(app: Sphinx) -> dict[str, bool]:
     def read(app: Sphinx, name: str, source: list[str]) -> None:
         source[0] = within_site(source[0])
 
+    def document(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+        lines[:] = with_code_marked(lines)
+
     app.connect("builder-inited", lambda _: write())
+    app.connect("autodoc-process-docstring", document)
     app.connect("source-read", read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-

@@ -9,14 +9,13 @@ from itertools import pairwise
 
 from attention_conformance import Capabilities
 from attention_conformance.capabilities import FIELDS, SETS, VOCABULARY
-from tests.survey.markdown import code, table
+from tests.survey.markdown import code
 
 
 def page(source: type = Capabilities) -> str:
-    """Return a table with a line for each field."""
+    """Return a section for each field."""
     told = dict(docstrings(source))
-    rows = [(code(name), values(name), code(repr(getattr(Capabilities(), name))), told[name]) for name in FIELDS]
-    return table(("capability", "values", "default", "meaning and consequence"), rows)
+    return "\n".join(f"### {code(name)}\n\n{told[name]}\n\n{choice(name)}\n" for name in FIELDS)
 
 
 def docstrings(source: type) -> Iterator[tuple[str, str]]:
@@ -29,7 +28,8 @@ def docstrings(source: type) -> Iterator[tuple[str, str]]:
             yield field.target.id, str(text.value.value)
 
 
-def values(name: str) -> str:
-    """Return the closed vocabulary of a field, where it has one."""
-    words = VOCABULARY.get(name) or SETS.get(name) or ()
-    return ("any of " if name in SETS else "") + ", ".join(code(repr(word)) for word in words)
+def choice(name: str) -> str:
+    """Return the closed vocabulary of a field, where it has one, and its default."""
+    words = ", ".join(code(repr(word)) for word in VOCABULARY.get(name) or SETS.get(name) or ())
+    listed = f"- {'any of' if name in SETS else 'one of'}: {words}\n" if words else ""
+    return f"{listed}- default: {code(repr(getattr(Capabilities(), name)))}"

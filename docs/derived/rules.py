@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
 def page(family: str) -> str:
     """Return the page of one family."""
     rules = list(members(family))
-    sentences = table(("rule", "says"), [(f"[{rule.id}](#{rule.id})", plain(rule.sentence)) for rule in rules])
+    sentences = "".join(f"- [{rule.id}](#{rule.id}): {plain(rule.sentence)}\n" for rule in rules)
     return f"# {family}\n\n{sentences}\n" + "\n".join(section(rule) for rule in rules)
 
 
