@@ -13,24 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-FAMILIES = (
-    "SHAPE",
-    "MASK",
-    "CAUSAL",
-    "WEIGHTS",
-    "GRADIENT",
-    "IDENTITY",
-    "NUMERIC",
-    "SYMMETRY",
-    "PURITY",
-    "MEMORY",
-    "PROJECTION",
-    "ERRORS",
-    "OPTIONS",
-    "PORTABILITY",
-    "SEARCH",
-    "SNAPSHOT",
-)
+from attention_conformance.rulebook import families
 
 EMPTY = "empty (fully masked) rows"
 SCALE = "scale"
@@ -129,9 +112,9 @@ class Mutant:
     repeats: str = ""
 
     def __post_init__(self) -> None:
-        unknown = [family for family in self.families if family not in FAMILIES]
+        unknown = [family for family in self.families if family not in families()]
         if unknown or not self.families:
-            raise ValueError(f"{self.name} names no family or an unknown one ({unknown}); choose from {FAMILIES}")
+            raise ValueError(f"{self.name} names no family or an unknown one ({unknown}); choose from {families()}")
         if self.kind not in KINDS and not _PROPERTY.fullmatch(self.kind):
             raise ValueError(f"{self.name} has the unknown kind {self.kind!r}; add it to KINDS or write 'numerics N'")
         if not _SNAKE.fullmatch(self.name):
