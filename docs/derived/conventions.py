@@ -45,7 +45,7 @@ def section(entry: Convention) -> str:
 def answers(entry: Convention) -> str:
     """Return a table of the answers that are tried, or that somebody gives, and of who gives them."""
     given: dict[str, dict[str, int]] = {repr(answer): {} for answer in entry.answers}
-    asked = _ASKED.get(entry.capability, lambda own: True)
+    asked = _ASKED.get(entry.capability, bool)
     for summary in (each for each in surveyed() if asked(each["capabilities"])):
         packages = given.setdefault(repr(summary["capabilities"].get(entry.capability)), {})
         packages[summary["package"]] = packages.get(summary["package"], 0) + 1
