@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .auditing.workers import audit_many as audit_many
     from .bridges.modules import projected as projected
+    from .calling.protocols import packed as packed
+    from .calling.protocols import stepwise as stepwise
     from .capabilities import Capabilities as Capabilities
     from .deviations import Deviation as Deviation
     from .errors import ConformanceError as ConformanceError
     from .implementation import Implementation as Implementation
     from .implementation import register as register
-    from .protocols import packed as packed
-    from .protocols import stepwise as stepwise
     from .records import Outcome as Outcome
     from .records import Record as Record
     from .records import Verdict as Verdict
     from .runner import check as check
     from .runner import verdict as verdict
-    from .workers import audit_many as audit_many
 
 _HOMES = {
     "Capabilities": "capabilities",
@@ -39,12 +39,12 @@ _HOMES = {
     "Outcome": "records",
     "Record": "records",
     "Verdict": "records",
-    "audit_many": "workers",
+    "audit_many": "auditing.workers",
     "check": "runner",
-    "packed": "protocols",
+    "packed": "calling.protocols",
     "projected": "bridges.modules",
     "register": "implementation",
-    "stepwise": "protocols",
+    "stepwise": "calling.protocols",
     "verdict": "runner",
 }
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from .cases.layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
 from .dtypes import DTYPES
 from .errors import InvalidCapability, UnknownCapability, nearest
-from .layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
 
 MASK_PATTERNS = (
     "S", "LS", "BS", "BLS", "(BH)LS", "(BH)1S", "11LS", "111S", "B11S", "B1LS", "1HLS", "BH1S", "BHLS",

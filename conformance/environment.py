@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .adapters import Built
-from .edge import safe
+from .foreign.edge import safe
 from .loading import Loaded
 from .results import Described, Header, digest
 from .rulebook import catalogue

@@ -68,6 +68,10 @@ class WorkerFailed(ConformanceError, RuntimeError):
     """A worker process did not start: nothing can be judged."""
 
 
+class NotWritable(ConformanceError, OSError):
+    """A file that was asked for cannot be written."""
+
+
 class UnknownShard(ConformanceError, ValueError):
     """A part of a run was not given as I/N."""
 
@@ -77,6 +81,6 @@ class IncomparableResults(ConformanceError, ValueError):
 
 
 def nearest(word: object, words: Iterable[str]) -> str:
-    """Return ", did you mean 'x'?" for the most similar of `words`, or an empty string."""
+    """Return the end of a sentence: ", did you mean 'x'?" for the most similar of `words`, "." where none is similar."""
     found = difflib.get_close_matches(str(word), list(words), n=1, cutoff=0.5)
-    return f", did you mean {found[0]!r}?" if found else ""
+    return f", did you mean {found[0]!r}?" if found else "."

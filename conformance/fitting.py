@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from . import masks
 from .capabilities import Capabilities
-from .cases import Case
+from .cases import masks
+from .cases.case import Case
 from .implementation import Implementation
 
 

@@ -164,7 +164,7 @@ def describe(
 
 def _is_adapted(target: object) -> bool:
     """Say whether `packed`, `stepwise` or `projected` made it; such a target brings defaults of its own."""
-    return type(target).__module__ in (f"{__package__}.protocols", f"{__package__}.bridges.modules")
+    return type(target).__module__ in (f"{__package__}.calling.protocols", f"{__package__}.bridges.modules")
 
 
 def _check_names(declared: Mapping[str, Any]) -> None:
@@ -197,7 +197,9 @@ def _framework(target: Callable[..., Any], framework: str) -> str:
             f"Known: {', '.join(map(repr, FRAMEWORKS))}; for other array libraries see attention_conformance.bridges."
         )
     if framework not in ("torch", own):
-        raise InvalidTarget(f"framework={framework!r} for {target_name(target)}, which is made for {own!r}.")
+        raise InvalidTarget(
+            f"framework={framework!r} for {target_name(target)}, which is made for {own!r}; leave framework= out."
+        )
     return str(own)
 
 

@@ -22,8 +22,8 @@ from typing import Any
 
 from . import adapters
 from .capabilities import FIELDS, SETS, VOCABULARY
-from .edge import Raised, foreign, safe
 from .errors import ConformanceError, TargetNotLoaded, UnknownCapability, nearest
+from .foreign.edge import Raised, foreign, safe
 from .implementation import Implementation, describe, registered
 from .results import digest
 
@@ -128,7 +128,7 @@ def _no_module(target: Target, missing: str) -> str:
     parent, _, _ = missing.rpartition(".")
     places = getattr(sys.modules.get(parent), "__path__", None) if parent else None
     known = [f"{parent}.{info.name}" if parent else info.name for info in pkgutil.iter_modules(places)]
-    hint = nearest(missing, known) or "."
+    hint = nearest(missing, known)
     if target.name is None and parent:
         hint = f"; for something inside the module {parent}, write {parent}:{missing[len(parent) + 1 :]}."
     return (
@@ -141,9 +141,7 @@ def _import_file(target: Target) -> ModuleType:
     path = Path(target.place).resolve()
     if not path.is_file():
         beside = [other.name for other in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise TargetNotLoaded(
-            f"{target.text}: there is no file {path}{nearest(path.name, beside) or '.'} Check the path."
-        )
+        raise TargetNotLoaded(f"{target.text}: there is no file {path}{nearest(path.name, beside)} Check the path.")
     name = f"attention_conformance_target_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{digest(str(path))}"
     if name in sys.modules:
         return sys.modules[name]
@@ -188,7 +186,7 @@ def _resolve(target: Target, name: str, module: ModuleType) -> object:
             held = getattr(found, "__dict__", {})
             names = [each for each in held if not each.startswith("_")]
             raise TargetNotLoaded(
-                f"{target.text}: {walked} has no {part!r}{nearest(part, names) or '.'}{_listed(held)}"
+                f"{target.text}: {walked} has no {part!r}{nearest(part, names)}{_listed(held)}"
             ) from None
         walked = f"{walked}.{part}"
     return found
@@ -213,7 +211,9 @@ def _implementation(target: Target, found: object, settings: Mapping[str, Any]) 
         _no_variant(target, tuple(known))
         return known[target.variant].describe(settings, found)
     if not callable(found):
-        raise TargetNotLoaded(f"{target.text} is {type(found).__name__}, which can be neither called nor built.")
+        raise TargetNotLoaded(
+            f"{target.text} is {type(found).__name__}, which can be neither called nor built. Name a function, a class or an instance."
+        )
     return describe(found, **settings)
 
 
@@ -224,7 +224,7 @@ def _no_variant(target: Target, variants: Iterable[str | None]) -> None:
         forms = ", ".join(base if variant is None else f"{base}[{variant}]" for variant in known)
         raise TargetNotLoaded(
             f"{target.text}: there is no variant {target.variant!r}"
-            f"{nearest(target.variant, [name for name in known if name]) or '.'} Known: {forms}."
+            f"{nearest(target.variant, [name for name in known if name])} Known: {forms}."
         )
 
 
@@ -264,8 +264,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
         known = (*FIELDS, *SETTINGS)
         if name not in known:
             raise UnknownCapability(
-                f"--set {pair!r}: there is no capability {name!r}{nearest(name, known) or '.'} "
-                f"Known: {', '.join(known)}."
+                f"--set {pair!r}: there is no capability {name!r}{nearest(name, known)} Known: {', '.join(known)}."
             )
         settings[name] = _value(name, value)
     return settings

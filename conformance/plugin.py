@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 REGISTERED = "__attention_conformance__"  # implementation.REGISTERED, which importing this module must not load
-RECORD = "attention_conformance"  # the attribute of a report that holds a record as ASCII JSON
+RECORD = "attention_conformance"  # collection.RECORD, likewise
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[pytest.Collector] | None:
     if name != REGISTERED or not isinstance(collector, pytest.Module):
         return None
-    from .collection import collect
+    from .collecting.collection import collect
 
     return list(collect(collector))
 
@@ -42,7 +42,7 @@ class Received:
             self.begin()
 
     def begin(self) -> Any:
-        from .arriving import Arrivals
+        from .collecting.arriving import Arrivals
 
         self.arrivals = self.arrivals or Arrivals(self.config)
         return self.arrivals

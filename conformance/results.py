@@ -273,7 +273,9 @@ def _assemble(path: str | Path, lines: list[Line]) -> Iterator[Audited]:
             if isinstance(error, InvalidResultFile):
                 raise
             what = f"{type(error).__name__}: {error}"
-            raise InvalidResultFile(f"{path}, line {number} does not follow the schema ({what}).") from None
+            raise InvalidResultFile(
+                f"{path}, line {number} does not follow the schema ({what}). Write it again."
+            ) from None
     tables.check_footer(lines[-1])
     return tables.audited()
 
@@ -313,7 +315,9 @@ class _Tables:
 
     def _known(self, name: str) -> None:
         if name not in self.described:
-            raise InvalidResultFile(f"{self.path} has a line for {name!r} before its implementation line; it is torn.")
+            raise InvalidResultFile(
+                f"{self.path} has a line for {name!r} before its implementation line: it is torn. Write it again."
+            )
 
     def check_footer(self, footer: Line) -> None:
         found = {"implementations": len(self.described), "records": len(self.records)}

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from .cases import Case
+from .cases.case import Case
 from .errors import UnknownRule, nearest
 
 if TYPE_CHECKING:
-    from .trial import Trial
+    from .trials.trial import Trial
 
 RETIRED: frozenset[str] = frozenset()
 """Ids that were in a release once and are never given again."""

@@ -10,21 +10,21 @@ from typing import Any
 
 import torch
 
-from . import story
-from .cases import Case
-from .comparing import Departure, NotApplicable
+from .cases.case import Case
 from .deviations import Deviation
 from .diagnosis import Diagnostician
-from .edge import FOREIGN, Unreadable, is_interrupt, telling_interrupts_apart
 from .errors import nearest
+from .foreign.edge import FOREIGN, Unreadable, is_interrupt, telling_interrupts_apart
+from .foreign.process_state import process_state_kept
 from .implementation import Implementation, describe
-from .process_state import process_state_kept
-from .reaching import of_masks
+from .oracle.comparing import Departure, NotApplicable
 from .records import Key, Outcome, Picture, Record, Verdict
 from .rulebook import RETIRED, Rule, catalogue, get_rule, run_first
 from .selection import fitted_cases, plan, ruled_out
-from .subject import Subject, has_two_modes
-from .trial import Trial
+from .story import failure as story
+from .story.reaching import of_masks
+from .trials.subject import Subject, has_two_modes
+from .trials.trial import Trial
 
 
 class Examination:
@@ -257,4 +257,4 @@ def stale(name: str, device: str, deviations: Iterable[Deviation], records: Iter
 
 
 def _instead(entry: Deviation) -> str:
-    return " any more" if entry.rule in RETIRED else nearest(entry.rule, catalogue()).removesuffix("?")
+    return " any more" if entry.rule in RETIRED else nearest(entry.rule, catalogue()).rstrip("?.")

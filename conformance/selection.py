@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .capabilities import Capabilities
-from .cases import Case
+from .cases.case import Case
 from .errors import UnknownRule, nearest
 from .fitting import Excluded, fit
 from .implementation import Implementation
@@ -50,7 +50,9 @@ def check_selection(select: Iterable[str]) -> frozenset[str]:
     known = {*catalogue(), *families(), "fp64", "fp32", "bf16", "fp16"}
     for word in words:
         if word not in known:
-            raise UnknownRule(f"{word!r} is no rule, family or dtype{nearest(word, known)}")
+            raise UnknownRule(
+                f"{word!r} is no rule, family or dtype{nearest(word, known)} See attention-conformance rules."
+            )
     return words
 
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import torch
 
-from ..edge import safe
+from ..foreign.edge import safe
 from ..version import __version__
 from .growth import Growth
 from .measure import WARMUPS

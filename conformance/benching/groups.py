@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ..cases import Case, Mask
+from ..cases.case import Case, Mask
 from ..errors import ConformanceError
 from ..fitting import Excluded, fit
 from ..implementation import Implementation
@@ -81,7 +81,9 @@ def groups(plan: Plan, implementation: Implementation) -> list[Group]:
     mask = "causal" if always and plan.mask == "none" else plan.mask
     directions = [each for each in plan.directions if each == "forward" or own.gradient != "none"]
     if not directions:
-        raise NotMeasured(f"{implementation.label}: gradient='none' leaves nothing to measure; measure it forward.")
+        raise NotMeasured(
+            f"{implementation.label}: gradient='none' leaves nothing to measure; measure it with --forward."
+        )
     found = [
         Group(
             length, direction, mask, _dtype(plan.dtype, implementation), implementation.device, plan.batch, plan.heads,
@@ -126,7 +128,10 @@ def case_for(group: Group, implementation: Implementation) -> tuple[Case, str]:
             reason = f"causal={implementation.capabilities.causal!r}"
         else:
             return case, "always" if always else told
-    raise NotMeasured(f"{implementation.label}: {reason} rules out what is measured here ({group.section}).")
+    raise NotMeasured(
+        f"{implementation.label}: {reason} rules out what is measured here ({group.section}). "
+        "Ask for another mask or width, or declare what it takes."
+    )
 
 
 def _ways(mask: str, base: Case) -> list[tuple[Case, str]]:

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from ..benchmark import parse_sizes
 from ..errors import ConformanceError
+from ..foreign.process_state import process_state_kept
 from ..implementation import Implementation
-from ..process_state import process_state_kept
 from .benchfile import extra
+from .benchmark import parse_sizes
 from .contenders import Contender, contenders
 from .groups import Group, NotMeasured, Plan, case_for, groups
 from .measure import WARMUPS

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..batch import never_started
-from ..child import Child, Death
+from ..isolation.child import Death
+from ..isolation.hearing import Talk
 from .groups import Group, Plan
 from .measure import Failure, Measurement, to_failure, to_measurement
+
+SERVING = f"{__package__}.serving"
+"""The module by whose `serve` a child works."""
 
 Hear = Callable[[str], None]
 """Is told in a few words what is measured now."""
@@ -38,10 +40,7 @@ class Task:
 class _State:
     """What a child has said so far."""
 
-    ready: bool = False
-    done: bool = False
-    left: bool = False
-    names: list[str] | None = None
+    names: Sequence[str] = ()
     current: str | None = None
     group: Group | None = None
 
@@ -53,25 +52,22 @@ def work_through(task: Task, hear: Hear = lambda text: None) -> Iterator[Measure
     """
     skip: list[str] = []
     while True:
-        state, child = _State(), Child(task.order(skip), task.folder, task.timeout, module=f"{__package__}.serving")
-        try:
-            yield from _listen(child, task, state, skip, hear)
-        finally:
-            child.end()
-        if state.done or (state.left and set(state.names or ()) <= set(skip)):
+        state = _State()
+        with Talk(SERVING, task.order(skip), task.folder, task.timeout) as talk:
+            yield from _listen(talk, task, state, skip, hear)
+        if not talk.done and not talk.left:
+            yield _buried(task, state, talk.death())
+            if state.current is None:
+                return
+            skip.append(state.current)
+        if talk.done or set(state.names) <= set(skip):
             return
-        if state.left:
-            continue
-        yield _buried(task, state, child.death())
-        if state.current is None or set(state.names or ()) <= {*skip, state.current}:
-            return
-        skip.append(state.current)
 
 
 def _listen(
-    child: Child, task: Task, state: _State, skip: list[str], hear: Hear
+    talk: Talk, task: Task, state: _State, skip: list[str], hear: Hear
 ) -> Iterator[Measurement | Failure]:  # fmt: skip
-    for event in child.events(threading.Event()):
+    for event in talk.events():
         kind = event.pop("type")
         if kind == "measured":
             yield to_measurement(event)
@@ -82,17 +78,12 @@ def _listen(
         elif kind == "end":
             skip.append(event["name"])
             state.current = state.group = None
-        elif kind in ("done", "leave"):
-            state.done, state.left = kind == "done", kind == "leave"
-            return
         else:
             _note(state, kind, event, hear)
 
 
 def _note(state: _State, kind: str, event: Mapping[str, Any], hear: Hear) -> None:
-    if kind == "ready":
-        state.ready = True
-    elif kind == "loaded":
+    if kind == "loaded":
         state.names = event["names"]
     elif kind == "begin":
         state.current = event["name"]
@@ -103,8 +94,6 @@ def _note(state: _State, kind: str, event: Mapping[str, Any], hear: Hear) -> Non
 
 def _buried(task: Task, state: _State, death: Death) -> Failure:
     """Return what is to be said of a dead child."""
-    if not state.ready:
-        raise never_started(death, f"{__package__}.serving")
     if state.current is None:
         return Failure(task.target, "target", None, f"while it was loaded, {death.how}{death.where}", loaded=False)
     return Failure(state.current, "target", state.group, f"{death.how}{death.where}; nothing after it was measured")

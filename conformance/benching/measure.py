@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ..edge import safe
 from ..errors import ConformanceError
+from ..foreign.edge import safe
 from .contenders import Contender
 from .groups import Group, NotMeasured
 from .meter import Meter, peak_bytes

@@ -6,17 +6,13 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import IO
 
-from ..errors import ConformanceError
 from ..report.terminal import make_console, saying
+from ..writable import opened
 from . import plot, table
 from .benchfile import write
 from .listening import Hear
 from .measure import Failure, Measurement
 from .series import sections
-
-
-class NotWritable(ConformanceError):
-    """A file that was asked for cannot be written."""
 
 
 class Outputs:
@@ -35,10 +31,7 @@ class Outputs:
         if self._picture is not None:
             plot.check(self._picture)
         if self._path is not None:
-            try:
-                self._open = self._stack.enter_context(open(self._path, "w", encoding="ascii", newline="\n"))
-            except OSError as error:
-                raise NotWritable(f"--json {self._path}: {error.strerror}. Name a file that can be written.") from None
+            self._open = self._stack.enter_context(opened("--json", self._path))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..edge import safe
 from ..errors import ConformanceError
+from ..foreign.edge import safe
 from . import table
 from .growth import Growth
 from .series import Line, Section

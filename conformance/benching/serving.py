@@ -1,32 +1,32 @@
-"""The child's side of a benchmark: one process that loads a target and measures it beside the others.
-
-It is started and talks as `worker` does.
-"""
+"""The child's side of a benchmark: one process that loads a target and measures it beside the others."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..worker import Channel, end_process, load_and_tell, place_kept
+from ..isolation.channel import Channel
+from ..isolation.serving import end_process, load_and_tell, place_kept, serve_with
 
 
 def serve() -> None:
-    """Work through the task on standard input, then end without giving foreign exit handlers a chance to hang."""
-    channel = Channel()
-    task = channel.task()
-    from ..process_state import process_state_kept
-    from . import contenders, measure  # noqa: F401 - imports torch and the catalogue before the clock starts
+    """Measure the target of the task on standard input."""
+    serve_with(_warm, _work)
+
+
+def _warm() -> None:
+    from . import contenders, measure  # noqa: F401
     from .meter import peak_bytes
 
     # torch's profiler imports a great deal when it is first used.
     peak_bytes(lambda: None, "cpu")
-    channel.send("ready")
+
+
+def _work(channel: Channel, task: Mapping[str, Any]) -> None:
+    from ..foreign.process_state import process_state_kept
+
     with place_kept(task["folder"]), process_state_kept():
         _target(channel, task)
-    channel.send("done")
-    os._exit(0)
 
 
 def _target(channel: Channel, task: Mapping[str, Any]) -> None:
@@ -42,7 +42,7 @@ def _target(channel: Channel, task: Mapping[str, Any]) -> None:
 
 
 def _one(channel: Channel, loaded: Any, task: Mapping[str, Any]) -> None:
-    from ..edge import device_is_lost, safe
+    from ..foreign.edge import device_is_lost, safe
     from .contenders import contenders
     from .groups import NotMeasured, Plan, groups
     from .measure import Failure, Measurement, measure_all

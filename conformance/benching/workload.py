@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import masks
-from ..cases import Case
+from ..cases import masks
+from ..cases.case import Case
+from ..cases.inputs import Inputs, make, seed_of, shapes_of
 from ..dtypes import torch_dtype
-from ..edge import WrongResult, foreign
+from ..foreign.edge import WrongResult, foreign
 from ..implementation import Implementation
-from ..inputs import Inputs, make, seed_of, shapes_of
-from ..subject import Subject
+from ..trials.subject import Subject
 from .groups import Group, case_for
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..edge import WrongResult
+from ..foreign.edge import WrongResult
 from .bridge import Bridge, imported
 
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from ..capabilities import Capabilities
+from ..cases.layouts import MODULE_LAYOUTS, hides_heads
 from ..errors import UnknownCall
-from ..layouts import MODULE_LAYOUTS, hides_heads
 
 if TYPE_CHECKING:
-    from ..subject import Delivered
+    from .delivered import Delivered
 
 Given = tuple[str, Any]
 """A role and what is passed for it."""

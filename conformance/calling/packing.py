@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..edge import Raised, foreign
+from ..cases.layouts import to_layout
 from ..errors import UnknownCall
-from ..layouts import to_layout
+from ..foreign.edge import Raised, foreign
 from .form import Form
 
 if TYPE_CHECKING:
-    from ..subject import Delivered
+    from .delivered import Delivered
 
 _SIZES = (5, 4, 7)
 """B, H and L of the trial: none is the number of tensors that are stacked, so that one axis only can be taken apart."""

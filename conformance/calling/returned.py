@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..edge import WrongResult, safe
+from ..foreign.edge import WrongResult, safe
 from .names import is_output, is_second
 
 _MOST = 12

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from ..edge import Raised, foreign
+from ..foreign.edge import Raised, foreign
 from .names import called_role
 
 

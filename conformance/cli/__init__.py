@@ -26,14 +26,20 @@ from .rules import rules
 __all__ = ["CONFORMS", "DEPARTS", "FAILED", "NOTHING", "USAGE", "command", "main", "run"]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True})
 @click.version_option(__version__, "-V", "--version", prog_name="attention-conformance", message="%(prog)s %(version)s")
 def command() -> None:
     """Judge attention implementations against the plain definition of attention.
 
     \b
-    Exit codes: 0 conforms, 1 departs, 2 bad usage or a target that cannot be
-    loaded, 3 nothing ran, 4 the run itself failed.
+    $ attention-conformance audit mykernels.py:attend    judge a function, class or instance
+    $ attention-conformance COMMAND --help               options, with an example
+
+    Exit codes: 0 conforms, 1 departs, 2 bad usage or a target that cannot be loaded, 3 nothing ran, 4 the run itself failed.
+
+    \b
+    python -m attention_conformance is the same command. Completion, in bash (zsh_source in zsh):
+    $ eval "$(_ATTENTION_CONFORMANCE_COMPLETE=bash_source attention-conformance)"
     """
 
 
@@ -59,14 +65,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         complain(str(error))
         return FAILED if isinstance(error, WorkerFailed) else USAGE
     except (KeyboardInterrupt, click.Abort):
-        complain("interrupted; nothing was concluded.")
+        complain("interrupted; nothing was concluded, and a result file that was begun is not whole. Run it again.")
         return FAILED
     except BrokenPipeError:
         # Whoever read the output has gone; a second complaint at exit would only add a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
-        complain(f"the run failed: {error}.")
+        complain(f"the run failed: {error}. Nothing was concluded: put that right and run it again.")
         return FAILED
 
 

@@ -8,38 +8,50 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..writable import opened
 from .ending import complain, exit_code
-from .options import Reports, check_writable, report_options, settings_option, timeout_option, verbosity
+from .options import Reports, report_options, settings_option, timeout_option, verbosity
 
 if TYPE_CHECKING:
-    from ..batch import Task
+    from ..auditing.batch import Task
     from ..report.combining import Entry
     from ..results import Audited, Header, Line, Writer
 
 
-@click.command()
+@click.command(short_help="Judge targets in child processes, and report.")
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@click.option("--thorough", is_flag=True, help="More cases, larger sizes.")
+@click.option("--thorough", is_flag=True, help="More cases, larger sizes, torch.compile, searches.")
 @click.option("-n", "workers", type=click.IntRange(min=1), default=1, metavar="N", help="Use N processes at once.")
-@click.option("--json", "file", type=click.Path(dir_okay=False), metavar="FILE", help="Write a result file.")
-@click.option("--label", envvar="TOX_ENV_NAME", metavar="TEXT", help="Name of the run in that file; tox's by default.")
-@settings_option("Declare a capability: empty_row=zeros.")
-@click.option("--select", multiple=True, metavar="WORD", help="Only this rule, family or dtype: MASK-003, MASK, fp32.")
+@click.option(
+    "--json", "file", type=click.Path(dir_okay=False), metavar="FILE", help="Write a result file, for report."
+)
+@click.option(
+    "--label",
+    envvar="TOX_ENV_NAME",
+    show_default="the tox environment",
+    metavar="TEXT",
+    help="Name of the run in that file.",
+)
+@settings_option("Declare a capability, of all TARGETs: empty_row=zeros.")
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="WORD",
+    help="Only this rule, family or dtype: MASK-003, MASK, fp32. Again for more.",
+)
 @click.option(
     "--shard", metavar="I/N", help="Only every Nth implementation, from the Ith on: 1/3, 2/3 and 3/3 are all."
 )
-@timeout_option("What one record may take.")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Draw other values."
-)
+@timeout_option("Limit for one record; then its process is ended.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Draw other values, by this number.")
 @click.option("--infer", is_flag=True, help="Probe first, and take what is found for what is not declared.")
 @report_options
 def audit(
     targets: tuple[str, ...], thorough: bool, workers: int, file: str | None, label: str | None,
     pairs: tuple[str, ...], select: tuple[str, ...], shard: str | None, timeout: float, seed: int, infer: bool,
-    html: str | None, markdown: str | None, badge: str | None, least: int, quiet: bool, verbose: bool,
+    least: int, quiet: bool, verbose: bool, **paths: str | None,
 ) -> int:  # fmt: skip
-    """Judge TARGETs, each in a process of its own kind: a crash costs one implementation, not the run.
+    """Judge TARGETs in child processes: a crash or a hang costs one of them, not the run.
 
     This runs the TARGETs' code, with your rights.
 
@@ -47,20 +59,26 @@ def audit(
     TARGET is   module:name, path/file.py:name      a function, a class, or what register() returned
                 module, path/file.py                everything that it registered
     Without a TARGET the references and torch's own attention are judged.
+
+    \b
+    $ attention-conformance audit mykernels.py:attend --set empty_row=zeros --html report.html
+
+    Exit codes: 0 all conform, 1 one departs or has a stale deviation, 2 bad usage or a TARGET that cannot be loaded, 3 nothing
+    ran or fewer than --min-records, 4 the run itself failed.
     """
     if pairs and not targets:
         raise click.UsageError("--set declares what a TARGET does; name the TARGET.")
     told = verbosity(quiet, verbose)
-    reports = Reports(html=html, markdown=markdown, badge=badge)
+    reports = Reports(paths)
     from ..adapters import DEFAULT_TARGETS
+    from ..auditing.sharding import parse_shard
+    from ..auditing.workers import batches
     from ..environment import header
     from ..loading import parse_settings
     from ..report import terminal
     from ..report.combining import Entry, combine
     from ..results import ResultFile
     from ..selection import check_selection
-    from ..sharding import parse_shard
-    from ..workers import batches
 
     part = None if shard is None else parse_shard(shard)
     settings = parse_settings(pairs)
@@ -77,8 +95,8 @@ def audit(
 
 
 def _audit(tasks: Sequence[Task], path: str | None, head: Header, quiet: bool) -> list[Audited]:
+    from ..auditing.workers import gather, lines
     from ..report import terminal
-    from ..workers import gather, lines
 
     errors = terminal.make_console(stderr=True)
     with _result_file(path, head) as writer, terminal.progress(errors, quiet=quiet) as counter:
@@ -104,8 +122,7 @@ def _result_file(path: str | None, head: Header) -> Iterator[Writer | None]:
     if path is None:
         yield None
         return
-    check_writable("--json", path)
-    with open(path, "w", encoding="ascii", newline="\n") as file:
+    with opened("--json", path) as file:
         yield Writer(file, head)
 
 

@@ -38,9 +38,9 @@ def exit_code(entries: Sequence[Entry], least: int) -> int:
         return DEPARTS
     ran = sum(record.outcome not in idle for entry in entries for record in entry.audited.records)
     if not entries:
-        raise Stop(NOTHING, "nothing ran: there is no implementation in it.")
+        raise Stop(NOTHING, "nothing ran: no implementation is in it. Name a TARGET with one, or ask for fewer shards.")
     if not ran:
-        raise Stop(NOTHING, "nothing ran: no selected rule applies. See attention-conformance rules, or select less.")
+        raise Stop(NOTHING, "nothing ran: no selected rule applies. Select others: see attention-conformance rules.")
     if ran < least:
-        raise Stop(NOTHING, f"{ran} records ran, and --min-records asks for {least}: something was left out.")
+        raise Stop(NOTHING, f"{ran} records ran, and --min-records asks for {least}. See what is not run and n/a.")
     return CONFORMS

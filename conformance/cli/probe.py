@@ -8,19 +8,22 @@ from .ending import CONFORMS, DEPARTS, USAGE, complain
 from .options import settings_option, timeout_option
 
 
-@click.command()
+@click.command(short_help="Find out by experiment what targets do and what to declare.")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
-@settings_option("How it is called: reference=SelfAttention.")
-@timeout_option("What one experiment may take.")
+@settings_option("Say how it is called: reference=SelfAttention.")
+@timeout_option("Limit for one experiment; then its process is ended.")
 @click.option("-v", "--verbose", is_flag=True, help="Print all that was seen.")
 def probe(targets: tuple[str, ...], pairs: tuple[str, ...], timeout: float, verbose: bool) -> int:
     """Find out by experiment what TARGETs do, and print the register() call to paste.
 
-    TARGET is the same as for audit. Every capability is tried, whatever was declared; what nothing explains is named.
+    TARGET is module:name or path/file.py:name, as for audit; its code runs with your rights. Every capability is tried, whatever
+    was declared; what nothing explains is named.
 
     \b
-    Exit codes: 0 found out, 1 a TARGET crashed, hung or was not recognised,
-    2 bad usage or a TARGET that cannot be loaded, 4 the run itself failed.
+    $ attention-conformance probe mykernels.py:attend
+
+    Exit codes: 0 found out, 1 a TARGET crashed, hung or was not recognised, 2 bad usage or a TARGET that cannot be loaded, 4 the
+    run itself failed.
     """
     from ..loading import parse_settings
     from ..probing.listening import Failure, probe_many

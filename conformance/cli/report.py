@@ -7,41 +7,46 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..writable import check_writable
 from .audit import conclude
 from .ending import CONFORMS, DEPARTS, complain
-from .options import Reports, check_writable, report_options, verbosity
+from .options import Reports, report_options, verbosity
 
 if TYPE_CHECKING:
     from ..report.changes import Changes
     from ..results import ResultFile
 
 
-@click.command()
+@click.command(short_help="Combine result files of many jobs, or compare two.")
 @click.argument("files", nargs=-1, metavar="FILE...", type=click.Path(dir_okay=False))
 @click.option("--compare", is_flag=True, help="Compare two FILEs, the old one first: what passed and does not now.")
 @click.option("--mixed", is_flag=True, help="Take files of different catalogues, tiers or seeds, and lone shards.")
 @click.option("--json", type=click.Path(dir_okay=False), metavar="FILE", help="Write the parts of one run as one file.")
 @report_options
 def report(
-    files: tuple[str, ...], compare: bool, mixed: bool, json: str | None, html: str | None, markdown: str | None,
-    badge: str | None, least: int, quiet: bool, verbose: bool,
+    files: tuple[str, ...], compare: bool, mixed: bool, json: str | None, least: int, quiet: bool, verbose: bool,
+    **paths: str | None,
 ) -> int:  # fmt: skip
     """Combine result FILEs of many jobs (tox environments, shards, versions of torch) into one report.
 
-    FILEs are written by `audit --json` or by `pytest --attention-report`; torch is not needed.
+    FILEs are written by audit --json or by pytest --attention-report; torch is not needed.
 
     \b
-    Exit codes: 0 all conform (with --compare: no regression), 1 not all do,
-    2 bad usage or a FILE that is torn or does not fit, 3 nothing ran.
+    $ attention-conformance report part*.jsonl --html report.html --markdown summary.md
+    $ attention-conformance report --compare before.jsonl after.jsonl
+
+    Exit codes: 0 all conform (with --compare: no regression), 1 not all do, 2 bad usage or a FILE that is torn or does not fit,
+    3 nothing ran or fewer than --min-records.
     """
     told = verbosity(quiet, verbose)
     if not files:
         raise click.UsageError("name at least one FILE.")
     if compare:
-        if len(files) != 2 or html or badge or json:
+        markdown = paths.pop("markdown")
+        if len(files) != 2 or json or any(paths.values()):
             raise click.UsageError("--compare takes two FILEs, the old one first, and writes --markdown only.")
         return _compare(files, mixed, markdown)
-    return _combine(files, mixed, json, Reports(html=html, markdown=markdown, badge=badge), told, least)
+    return _combine(files, mixed, json, Reports(paths), told, least)
 
 
 def _combine(paths: Sequence[str], mixed: bool, json: str | None, reports: Reports, told: int, least: int) -> int:
@@ -88,5 +93,7 @@ def _compare(paths: Sequence[str], mixed: bool, markdown: str | None) -> int:
 def _judged(changes: Changes) -> int:
     if not changes.regressions:
         return CONFORMS
-    complain(f"{len(changes.regressions)} of {changes.compared} records passed before and do not now.")
+    complain(
+        f"{len(changes.regressions)} of {changes.compared} records passed before and do not now: they are listed above."
+    )
     return DEPARTS

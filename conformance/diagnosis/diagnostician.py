@@ -16,15 +16,15 @@ from functools import cached_property
 
 from torch import Tensor
 
-from ..cases import Case, vary
-from ..comparing import Departure, NotApplicable
-from ..conventions import second_near
-from ..edge import FOREIGN
-from ..expectations import Expectation, Near
-from ..inputs import Inputs
+from ..cases.case import Case, vary
+from ..cases.inputs import Inputs
+from ..conventions.table import second_near
+from ..foreign.edge import FOREIGN
+from ..oracle.comparing import Departure, NotApplicable
+from ..oracle.expectations import Expectation, Near
 from ..rulebook import Rule
-from ..subject import Result
-from ..trial import INPUT_NAMES, Trial
+from ..trials.subject import Result
+from ..trials.trial import INPUT_NAMES, Trial
 from . import measuring, narrowing
 from .faults import BACKWARD, FORWARD, HINTS, RAISED, SECOND, TOLD, Fault, Told
 from .matching import Make, Observed, gradients, match, outputs, second_results

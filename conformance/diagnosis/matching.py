@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..dtypes import UNIT_ROUNDOFF, is_half
-from ..expectations import Near, summed_over_groups
+from ..oracle.expectations import Near, summed_over_groups
 from .stages import Call, Stages, run
 
 Make = Callable[[Stages], Call]

@@ -8,10 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..bounds import Units, units
 from ..dtypes import UNIT_ROUNDOFF, is_half, torch_dtype
-from ..expectations import Expectation
-from ..trial import Trial
+from ..oracle.bounds import Units, units
+from ..oracle.expectations import Expectation
+from ..trials.trial import Trial
 from .matching import Observed, match
 from .stages import scale
 
@@ -109,9 +109,7 @@ def _roundings(observed: Observed, precision: str) -> Iterator[str | None]:
     yield from (_representable(observed, low) for low in _LOWER[observed.dtype])
     call = observed.make({})
     for text, unit in _looser(observed.dtype, precision):
-        loose = Expectation(call.inputs, call.setting)
-        object.__setattr__(loose, "_unit", unit)
-        near = loose.output
+        near = Expectation(call.inputs, call.setting, unit).output
         if near.value.shape == observed.actual["output"].shape:
             within = (observed.actual["output"] - near.value).abs() <= near.allowed
             if bool(within.all()):

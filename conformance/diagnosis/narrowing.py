@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from ..cases import Case, vary
-from ..comparing import Departure, NotApplicable
-from ..edge import FOREIGN
+from ..cases.case import Case, vary
+from ..foreign.edge import FOREIGN
+from ..oracle.comparing import Departure, NotApplicable
 from ..rulebook import Rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 
 def needed(rule: Rule, trial: Trial) -> tuple[str, ...]:

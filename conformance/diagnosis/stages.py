@@ -16,12 +16,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import masks
-from ..cases import Case
+from ..calling.delivered import Delivered
+from ..cases import masks
+from ..cases.case import Case
+from ..cases.inputs import Inputs
 from ..dtypes import torch_dtype
-from ..expectations import Projection, Setting, band, effective, is_causal, merge_heads, scale_of, split_heads, triangle
-from ..inputs import Inputs
-from ..subject import Delivered
+from ..oracle.expectations import (
+    Projection,
+    Setting,
+    band,
+    effective,
+    is_causal,
+    merge_heads,
+    scale_of,
+    split_heads,
+    triangle,
+)
 
 Stage = Callable[..., Any]
 Stages = Mapping[str, Stage]

@@ -15,9 +15,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ..cases import Case
+from ..cases.case import Case
 from ..dtypes import UNIT_ROUNDOFF, torch_dtype
-from ..expectations import Expectation, Setting, expect, merge_heads
+from ..oracle.expectations import Expectation, Setting, expect, merge_heads
 
 SURE = 8.0
 """Standard errors that an amount has to be away from zero. Rounding has shown up to 12 with a tiny amount, so that

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ..comparing import Departure
-from ..edge import foreign
-from ..expectations import Near
-from ..subject import Result
-from ..trial import Trial
+from ..foreign.edge import foreign
+from ..oracle.comparing import Departure
+from ..oracle.expectations import Near
+from ..trials.subject import Result
+from ..trials.trial import Trial
 
 
 def second_derivatives(trial: Trial, through: str) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..comparing import Departure, NotApplicable
-from ..expectations import Near
-from ..inputs import Drawn, Inputs
-from ..subject import Result
-from ..trial import INPUT_NAMES, Trial
+from ..cases.inputs import Drawn, Inputs
+from ..oracle.comparing import Departure, NotApplicable
+from ..oracle.expectations import Near
+from ..trials.subject import Result
+from ..trials.trial import INPUT_NAMES, Trial
 
 
 def parameters_agree(

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from ..capabilities import UNASKED_TRIANGLES, USUAL_SCALES
-from ..cases import Case
-from ..comparing import NotApplicable
-from ..edge import Raised, WrongResult
+from ..cases.case import Case
+from ..cases.inputs import Inputs, make
 from ..errors import OtherParameters
-from ..expectations import Setting, expect
 from ..fitting import Excluded, fit
+from ..foreign.edge import Raised, WrongResult
+from ..foreign.process_state import process_state_kept
 from ..implementation import Implementation
-from ..inputs import Inputs, make
-from ..process_state import process_state_kept
+from ..oracle.comparing import NotApplicable
+from ..oracle.expectations import Setting, expect
 from .candidates import Candidate
 from .storage import Layout
 

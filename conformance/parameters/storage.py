@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..expectations import Structure
-from ..inputs import ROLES, Drawn
+from ..cases.inputs import ROLES, Drawn
+from ..oracle.expectations import Structure
 
 
 @dataclass(frozen=True)

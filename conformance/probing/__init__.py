@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..edge import telling_interrupts_apart
+from ..foreign.edge import telling_interrupts_apart
+from ..foreign.process_state import process_state_kept
 from ..implementation import Implementation
-from ..process_state import process_state_kept
 from .calls import settle_call
 from .causality import settle_causality
 from .finding import Finding, Profile, in_order

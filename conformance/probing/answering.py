@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..cases import Case
+from ..cases.case import Case
 from .prober import EXCLUDED, Check, Prober
 
 

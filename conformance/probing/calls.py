@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..capabilities import UNASKED_TRIANGLES, USUAL_SCALES
-from ..cases import Case
-from ..comparing import Departure, NotApplicable, require_shape
-from ..conventions import PLAIN, measured_scale
-from ..edge import FOREIGN
+from ..cases.case import Case
+from ..cases.layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
+from ..conventions.table import PLAIN, measured_scale
 from ..fitting import Excluded
-from ..layouts import KERNEL_LAYOUTS, MODULE_LAYOUTS
-from ..trial import Trial
+from ..foreign.edge import FOREIGN
+from ..oracle.comparing import Departure, NotApplicable, require_shape
+from ..trials.trial import Trial
 from .prober import Prober, Seen
 
 OFFERS: tuple[Mapping[str, Any], ...] = (

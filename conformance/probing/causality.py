@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..cases import Case, Mask, vary
-from ..conventions import (
+from ..cases.case import Case, Mask, vary
+from ..conventions.table import (
     ALL_KINDS,
     CAUSAL_MASKED,
     CAUSAL_TALL,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..batch import never_started
-from ..child import Child
+from ..isolation.child import Death
+from ..isolation.hearing import Talk
 from .plain import Told, told
 
 TIMEOUT = 60.0
 """Seconds that one experiment may take unless told otherwise."""
+
+SERVING = f"{__package__}.serving"
+"""The module by whose `serve` a child works."""
 
 Hear = Callable[[str], None]
 """Is told in a few words what is tried now."""
@@ -30,9 +32,8 @@ class Failure:
 
 @dataclass
 class _State:
-    ready: bool = False
-    done: bool = False
-    left: bool = False
+    """What is done of a target, and what is tried now."""
+
     names: list[str] = field(default_factory=list)
     skip: list[str] = field(default_factory=list)
     name: str = ""
@@ -57,44 +58,33 @@ def probe_many(
 
 def _through(order: dict[str, Any], timeout: float, hear: Hear) -> Iterator[Told | Failure]:
     state = _State()
-    while not state.done:
-        state.name, state.text, state.left = "", "", False
-        child = Child({**order, "skip": state.skip}, order["folder"], timeout, module=f"{__package__}.serving")
-        try:
-            yield from _listen(child, state, hear)
-        finally:
-            child.end()
-        if not state.done:
-            if not state.left:
-                yield _buried(order["target"], state, child)
-            state.done = not set(state.names) - set(state.skip)
+    while True:
+        state.names, state.name, state.text = [], "", ""
+        with Talk(SERVING, {**order, "skip": state.skip}, order["folder"], timeout) as talk:
+            yield from _listen(talk, state, hear)
+        if not talk.done and not talk.left:
+            yield _buried(order["target"], state, talk.death())
+        if talk.done or not set(state.names) - set(state.skip):
+            return
 
 
-def _listen(child: Child, state: _State, hear: Hear) -> Iterator[Told | Failure]:
-    for event in child.events(threading.Event()):
+def _listen(talk: Talk, state: _State, hear: Hear) -> Iterator[Told | Failure]:
+    for event in talk.events():
         kind = event.pop("type")
-        if kind == "ready":
-            state.ready = True
-        elif kind == "loaded":
+        if kind == "loaded":
             state.names = event["names"]
         elif kind == "unloadable":
             yield Failure(event["target"], event["why"], loaded=False)
         elif kind == "experiment":
             state.name, state.text = event["name"], event["text"]
             hear(f"{state.name}  {state.text}")
-        elif kind in ("done", "leave"):
-            state.done, state.left = kind == "done", kind == "leave"
-            return
         else:
             state.skip.append(event["name"])
             yield told(event) if kind == "profile" else Failure(**event)
 
 
-def _buried(target: str, state: _State, child: Child) -> Failure:
+def _buried(target: str, state: _State, death: Death) -> Failure:
     """Return what is to be said of a dead child."""
-    death = child.death()
-    if not state.ready:
-        raise never_started(death, f"{__package__}.serving")
     name = state.name or target
     state.skip.append(name)
     when = f"with {state.text}" if state.text else "while it was loaded"

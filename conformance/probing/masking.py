@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from ..cases import Case, Mask
-from ..inputs import Inputs
-from ..trial import Trial
+from ..cases.case import Case, Mask
+from ..cases.inputs import Inputs
+from ..trials.trial import Trial
 from .prober import AGREES, DEPARTS, RAISES, Check, Prober, Seen
 
 KINDS = ("bool", "number", "additive")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..cases import Case, Mask, vary
-from ..comparing import Departure, require_equal
-from ..conventions import ALL_KINDS, PLAIN, ROW, SQUARE_PLAIN, empty_rows_agree
+from ..cases.case import Case, Mask, vary
+from ..conventions.table import ALL_KINDS, PLAIN, ROW, SQUARE_PLAIN, empty_rows_agree
 from ..dtypes import DTYPES
-from ..edge import foreign
-from ..subject import Result
-from ..trial import INPUT_NAMES, Trial
+from ..foreign.edge import foreign
+from ..oracle.comparing import Departure, require_equal
+from ..trials.subject import Result
+from ..trials.trial import INPUT_NAMES, Trial
 from .prober import Prober, Seen
 
 MASKED = Case("random mask, for numbers", mask=Mask("random", "BHLS", ALL_KINDS))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ..cases import Case
-from ..comparing import Departure
-from ..conventions import agrees
-from ..trial import Trial
+from ..cases.case import Case
+from ..conventions.table import agrees
+from ..oracle.comparing import Departure
+from ..trials.trial import Trial
 from .prober import Prober
 
 CASES = {

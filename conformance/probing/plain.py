@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..edge import safe
-from ..reading import declaration
+from ..conventions.reading import declaration
+from ..foreign.edge import safe
 from .finding import Finding, Profile
 
 

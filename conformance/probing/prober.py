@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..calling.signature import call_signature
-from ..cases import Case
-from ..comparing import Departure, NotApplicable
-from ..conventions import PLAIN, agrees
+from ..cases.case import Case
+from ..conventions.table import PLAIN, agrees
 from ..diagnosis import Diagnostician
-from ..edge import FOREIGN, DeviceLost, Unreadable, device_is_lost, is_interrupt
 from ..fitting import Excluded, fit
+from ..foreign.edge import FOREIGN, DeviceLost, Unreadable, device_is_lost, is_interrupt
 from ..implementation import Implementation
-from ..subject import Subject, modes_of
-from ..trial import Trial
+from ..oracle.comparing import Departure, NotApplicable
+from ..trials.subject import Subject, modes_of
+from ..trials.trial import Trial
 from .finding import Finding
 
 Check = Callable[[Trial], None]

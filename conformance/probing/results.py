@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..conventions import (
+from ..conventions.table import (
     CONVENTIONS,
     NO_KEYS,
     PLAIN,
@@ -15,8 +15,8 @@ from ..conventions import (
     no_keys_agree,
     second_agrees,
 )
-from ..edge import FOREIGN
 from ..fitting import Excluded
+from ..foreign.edge import FOREIGN
 from .answering import answers_to, settle_one
 from .prober import Prober
 

@@ -1,39 +1,33 @@
-"""The child's side of a probe: one process that loads a target and makes experiments with what it holds.
-
-It is started and talks as `worker` does.
-"""
+"""The child's side of a probe: one process that loads a target and makes experiments with what it holds."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..worker import Channel, end_process, load_and_tell, place_kept
+from ..isolation.channel import Channel
+from ..isolation.serving import end_process, load_and_tell, place_kept, serve_with
 
 
 def serve() -> None:
-    """Work through the task on standard input, then end without giving foreign exit handlers a chance to hang."""
-    channel = Channel()
-    task = channel.task()
-    from . import probe  # noqa: F401 - imports torch and the conventions before the clock starts
+    """Probe the target of the task on standard input."""
+    serve_with(_warm, _work)
 
-    channel.send("ready")
+
+def _warm() -> None:
+    from . import probe  # noqa: F401
+
+
+def _work(channel: Channel, task: Mapping[str, Any]) -> None:
     with place_kept(task["folder"]):
-        _target(channel, task)
-    channel.send("done")
-    os._exit(0)
-
-
-def _target(channel: Channel, task: Mapping[str, Any]) -> None:
-    for each in load_and_tell(channel, task["target"], task["settings"], task["timeout"]):
-        if each.name not in task["skip"]:
-            _one(channel, each, task["timeout"])
+        for each in load_and_tell(channel, task["target"], task["settings"], task["timeout"]):
+            if each.name not in task["skip"]:
+                _one(channel, each, task["timeout"])
 
 
 def _one(channel: Channel, loaded: Any, timeout: float) -> None:
-    from ..edge import DeviceLost, safe
     from ..errors import ConformanceError
+    from ..foreign.edge import DeviceLost, safe
     from . import probe
     from .plain import plain
 

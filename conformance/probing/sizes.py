@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..cases import Case, vary
-from ..conventions import CAUSAL_TALL, PLAIN
+from ..cases.case import Case, vary
+from ..conventions.table import CAUSAL_TALL, PLAIN
 from .prober import Prober
 
 TALL = vary(CAUSAL_TALL, "more queries than keys", causal=False)

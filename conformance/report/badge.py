@@ -10,7 +10,7 @@ from .combining import Combined
 _COLOURS = ((100, "brightgreen"), (95, "yellowgreen"), (80, "yellow"), (0, "red"))
 
 
-def badge(combined: Combined) -> str:
+def page(combined: Combined) -> str:
     """Return the badge as JSON: the share of applicable records that passed, rounded down, so that 100 % means all."""
     counts = combined.counts
     apart = counts[Outcome.NOT_APPLICABLE]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ..cases import Case, Mask
-from ..conventions import ALL_KINDS, TRIANGLES
+from ..cases.case import Case, Mask
+from ..conventions.table import ALL_KINDS, TRIANGLES
 from ..rulebook import rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 OFFERED = {"causal": TRIANGLES}
 

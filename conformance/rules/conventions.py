@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..comparing import Departure
-from ..conventions import CONVENTIONS, PLAIN, SQUARE_PLAIN
+from ..conventions.reading import declaration, read
+from ..conventions.table import CONVENTIONS, PLAIN, SQUARE_PLAIN
 from ..errors import UnknownCall
-from ..reading import declaration, read
+from ..oracle.comparing import Departure
 from ..rulebook import rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 
 def _settle(trial: Trial, capability: str) -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..cases import Case, Mask
-from ..comparing import Departure, NotApplicable, require_shape
-from ..edge import Raised
-from ..inputs import Inputs
-from ..layouts import KERNEL_LAYOUTS, hides_heads
+from ..cases.case import Case, Mask
+from ..cases.inputs import Inputs
+from ..cases.layouts import KERNEL_LAYOUTS, hides_heads
+from ..foreign.edge import Raised
+from ..oracle.comparing import Departure, NotApplicable, require_shape
 from ..rulebook import rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 _BASE = Case("bad input", batch=2, heads=4, queries=5, keys=6, width=8, value_width=8)
 

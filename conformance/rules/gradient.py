@@ -6,16 +6,16 @@ from itertools import combinations
 
 import torch
 
-from ..bounds import units
-from ..cases import EMPTY_ROW, MASKED, PER_HEAD, PLAIN, SMALL, SMALL_MASKED, SQUARE, Case, Mask, vary
-from ..comparing import Departure, require_equal, require_finite
-from ..conventions import ALL_KINDS, TRIANGLES
-from ..edge import foreign
-from ..expectations import Near
+from ..cases.case import EMPTY_ROW, MASKED, PER_HEAD, PLAIN, SMALL, SMALL_MASKED, SQUARE, Case, Mask, vary
+from ..cases.memory import place
+from ..conventions.table import ALL_KINDS, TRIANGLES
 from ..experiments.second_order import second_derivatives
-from ..memory import place
+from ..foreign.edge import foreign
+from ..oracle.bounds import units
+from ..oracle.comparing import Departure, require_equal, require_finite
+from ..oracle.expectations import Near
 from ..rulebook import rule
-from ..trial import INPUT_NAMES, Trial
+from ..trials.trial import INPUT_NAMES, Trial
 
 DIFFERENTIABLE = {"gradient": ("once", "twice")}
 FORWARD = ("train",)

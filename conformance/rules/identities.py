@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..bounds import units
-from ..cases import MASKED, PLAIN, SMALL_MASKED, SQUARE, Case, Mask, vary
-from ..comparing import Departure, NotApplicable
-from ..conventions import ALL_KINDS, TRIANGLES
-from ..expectations import Near
-from ..inputs import Inputs
+from ..cases.case import MASKED, PLAIN, SMALL_MASKED, SQUARE, Case, Mask, vary
+from ..cases.inputs import Inputs
+from ..conventions.table import ALL_KINDS, TRIANGLES
+from ..oracle.bounds import units
+from ..oracle.comparing import Departure, NotApplicable
+from ..oracle.expectations import Near
 from ..rulebook import rule
-from ..trial import INPUT_NAMES, Trial
+from ..trials.trial import INPUT_NAMES, Trial
 
 DIFFERENTIABLE = {"gradient": ("once", "twice")}
 SEPARATE = {**DIFFERENTIABLE, "inputs": "cross"}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..cases import EMPTY_ROW, MASKED, PADDED, PER_HEAD, Case, Mask, vary
-from ..comparing import require_finite
-from ..conventions import ALL_KINDS
-from ..inputs import Inputs
+from ..cases.case import EMPTY_ROW, MASKED, PADDED, PER_HEAD, Case, Mask, vary
+from ..cases.inputs import Inputs
+from ..conventions.table import ALL_KINDS
+from ..oracle.comparing import require_finite
 from ..rulebook import rule
-from ..subject import Result
-from ..trial import Trial
+from ..trials.subject import Result
+from ..trials.trial import Trial
 
 _ATTENDING = {"empty_row": ("uniform", "zeros", "nan", "unspecified")}
 

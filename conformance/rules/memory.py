@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..cases import Case, vary
+from ..cases.case import Case, vary
 from ..rulebook import rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 _BASE = Case("memory", batch=2, heads=4, queries=5, keys=5, width=8, value_width=8)
 _KINDS = ("transposed", "heads swapped", "sliced", "offset", "rows apart")

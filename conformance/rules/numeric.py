@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..cases import PLAIN, SQUARE, Case, vary
-from ..comparing import Departure, NotApplicable, require_finite, require_shape
+from ..cases.case import PLAIN, SQUARE, Case, vary
 from ..dtypes import UNIT_ROUNDOFF, is_half
 from ..experiments.coherent import SURE, amount, directions, largest_amounts
+from ..oracle.comparing import Departure, NotApplicable, require_finite, require_shape
 from ..rulebook import rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 
 def _family(*names: str, **sizes: int) -> tuple[Case, ...]:

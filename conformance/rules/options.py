@@ -12,16 +12,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..bounds import units
-from ..cases import SMALL, Case, Mask, vary
-from ..comparing import Departure, NotApplicable, require_equal
-from ..conventions import ALL_KINDS
-from ..edge import Raised
-from ..experiments.dropping import require_binomial
-from ..inputs import Inputs
+from ..cases.case import SMALL, Case, Mask, vary
+from ..conventions.table import ALL_KINDS
+from ..experiments.dropping import counting, require_binomial, require_close, seeded
+from ..foreign.edge import Raised
+from ..oracle.bounds import units
+from ..oracle.comparing import Departure, NotApplicable, require_equal
 from ..rulebook import rule
-from ..subject import Result
-from ..trial import Trial
+from ..trials.trial import Trial
 
 _BIAS_AXES = ("LS", "11LS", "1HLS", "B1LS", "BHLS", "B11S")
 
@@ -182,15 +180,10 @@ def gradients_of_shared_heads_are_summed(trial: Trial) -> None:
     trial.gradients_agree(trial.run())
 
 
-def _counting(rate: float) -> Case:
-    sizes = {"batch": 4, "heads": 4, "queries": 64, "keys": 32, "width": 4, "value_width": 1}
-    return Case(f"dropout {rate}", dropout=rate, values="ones value, zero query", **sizes)  # type: ignore[arg-type]
-
-
 @rule(
     "OPTIONS-009",
     source="Vaswani et al. 2017, section 5.4; dropout without rescale, on the output, or always on",
-    cases=(_counting(0.5), _counting(0.2), _counting(0.05)),
+    cases=(counting(0.5), counting(0.2), counting(0.05)),
     needs={"options": "dropout"},
     modes=("train",),
     dtypes="first",
@@ -262,33 +255,22 @@ def gradients_see_the_dropped_weights(trial: Trial) -> None:
     with the same seed, equals <direction, gradient> for query and key.
     """
     inputs = trial.inputs
-    result = _seeded(trial, inputs)
+    result = seeded(trial, inputs)
     torch.manual_seed(14)
     found = trial.input_gradients(result)
     upstream = inputs.upstream.double()
     by_value = (inputs.value.double() * found["value"]).sum()
     by_output = (result.output.detach() * upstream).sum()
-    _close("<value, its gradient>", by_value, by_output, inputs)
+    require_close("<value, its gradient>", by_value, by_output, inputs)
     step = 1e-6
     for seed, name in ((5, "query"), (6, "key")):
         tensor: Tensor = getattr(inputs, name)
         direction = torch.randn(tensor.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         ahead, behind = (
-            _seeded(trial, inputs.changed(**{name: tensor + sign * step * direction})).output for sign in (1, -1)
+            seeded(trial, inputs.changed(**{name: tensor + sign * step * direction})).output for sign in (1, -1)
         )
         difference = ((ahead - behind).detach() * upstream).sum() / (2 * step)
-        _close(f"<direction, gradient of the {name}>", (direction * found[name]).sum(), difference, inputs)
-
-
-def _seeded(trial: Trial, inputs: Inputs) -> Result:
-    torch.manual_seed(13)
-    return trial.run(inputs)
-
-
-def _close(what: str, found: Tensor, expected: Tensor, inputs: Inputs) -> None:
-    error = abs(float(found - expected))
-    if error > 1e-6 * (1 + abs(float(expected))):
-        raise Departure(f"{what} is {float(found):.9g}, expected {float(expected):.9g}", inputs=inputs)
+        require_close(f"<direction, gradient of the {name}>", (direction * found[name]).sum(), difference, inputs)
 
 
 @rule(
@@ -403,6 +385,6 @@ def dropout_keeps_hidden_keys_hidden(trial: Trial) -> None:
     hidden = hidden.any(-2) if trial.is_module else hidden
     marks = hidden.unsqueeze(-1)
     moved = {name: torch.where(marks, 50.0, getattr(inputs, name)).to(inputs.key.dtype) for name in ("key", "value")}
-    first = _seeded(trial, inputs).output
-    second = _seeded(trial, inputs.changed(**moved)).output
+    first = seeded(trial, inputs).output
+    second = seeded(trial, inputs.changed(**moved)).output
     require_equal(what="output after hidden keys were changed", actual=second, expected=first, inputs=inputs)

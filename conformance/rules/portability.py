@@ -2,98 +2,35 @@
 
 from __future__ import annotations
 
-import io
-import logging
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..bounds import units
-from ..cases import SMALL, SMALL_MASKED, Case, Mask, vary
-from ..comparing import Departure, NotApplicable
-from ..edge import Raised, foreign
-from ..expectations import Expectation, Near
-from ..gradients import expected_gradients
-from ..inputs import Drawn, Inputs, make
+from ..cases.case import SMALL, SMALL_MASKED, Case, Mask, vary
+from ..cases.inputs import Drawn, Inputs, make
+from ..experiments.autocast import gradients_under_autocast_agree, in_fp32, several, widened
+from ..experiments.forward_mode import by_dual_numbers, by_func, directional, forward_tolerance, of_the_differentiated
+from ..experiments.transforming import Function, as_function, compiler_reset, fresh_module, offered, sent_tensors
+from ..foreign.edge import foreign
+from ..oracle.comparing import Departure, NotApplicable
+from ..oracle.expectations import Expectation
+from ..oracle.gradients import expected_gradients
 from ..rulebook import rule
-from ..subject import Delivered, Result, Subject
-from ..trial import INPUT_NAMES, Trial
-
-Function = Callable[..., Tensor]
+from ..trials.subject import Result
+from ..trials.trial import INPUT_NAMES, Trial
 
 _CASES = (SMALL, SMALL_MASKED)
 _TORCH = {"framework": "torch"}
 _DIFFERENTIABLE = {**_TORCH, "gradient": ("once", "twice")}
-ROUNDINGS = 4
-"""How many times the allowance of eager bf16 a result under autocast may be off: which stages it rounds is up to it."""
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep what torch's transforms say about graph breaks and fallbacks from the session around."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        # torch.export prints the graph of a program that it cannot trace.
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
-
-
-@contextmanager
-def _offered(what: str) -> Iterator[None]:
-    """Turn whatever is raised into NotApplicable: only a result can be wrong."""
-    try:
-        with _quiet():
-            yield
-    except Raised as error:
-        raise NotApplicable(f"{what}: {error}") from error
-
-
-@contextmanager
-def _compiler() -> Iterator[None]:
-    """Let nothing that was compiled before or here be seen on the other side."""
-    foreign(torch.compiler.reset)
-    try:
-        yield
-    finally:
-        foreign(torch.compiler.reset)
 
 
 def _listed(trial: Trial) -> None:
     """Raise NotApplicable for a variation of a listed case, by which a failure is narrowed down: each takes seconds."""
     if trial.case.name not in {case.name for case in _CASES}:
         raise NotApplicable("asked for the listed cases only")
-
-
-def _module(trial: Trial, inputs: Inputs | None = None) -> nn.Module | None:
-    return trial.subject.fresh(inputs or trial.inputs) if trial.is_module else None
-
-
-def _function(trial: Trial, module: nn.Module | None) -> Function:
-    """Return the implementation as a function of delivered tensors to its output in canonical axes."""
-    target: Any = trial.subject.implementation.target if module is None else module
-    usual = trial.subject.deliver(trial.inputs)
-    trial.subject.prepare(target, usual)
-
-    def function(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        sent = Delivered(query, key, value, mask, usual.options, usual.heads, usual.pattern)
-        return trial.subject._result(trial.subject._invoke(target, sent), sent).output
-
-    return function
-
-
-def _sent(trial: Trial, inputs: Inputs | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    delivered = trial.subject.deliver(inputs or trial.inputs)
-    query, key, value = (getattr(delivered, name).detach() for name in INPUT_NAMES)
-    return query, key, value, delivered.mask
 
 
 def _longer(trial: Trial) -> Trial:
@@ -124,7 +61,7 @@ def compiled_calls_agree(trial: Trial) -> None:
     """
     _listed(trial)
     backend = "eager" if trial.mode == "eval" else "aot_eager"
-    with _offered(f"torch.compile, backend {backend}"), _compiler():
+    with offered(f"torch.compile, backend {backend}"), compiler_reset():
         run = _compiled(trial, backend)
         # Other lengths make the compiler work with symbols, which takes seconds: once is enough.
         several = trial.case.mask is not None or not trial.capabilities.mask
@@ -136,7 +73,7 @@ def compiled_calls_agree(trial: Trial) -> None:
 
 
 def _compiled(trial: Trial, backend: str) -> Callable[[Trial], Result]:
-    module = _module(trial)
+    module = fresh_module(trial)
     subject = trial.subject
     if module is not None:
         compiled: Any = foreign(torch.compile, module, backend=backend)
@@ -171,7 +108,7 @@ def exported_program_agrees(trial: Trial) -> None:
     _listed(trial)
     _seen_before(trial)
     other = trial.at(vary(trial.case, f"{trial.case.name}, other values", seed=5))
-    with _offered("torch.export"), torch.no_grad():
+    with offered("torch.export"), torch.no_grad():
         _exported_agrees(_exported(trial, None), trial, other)
 
 
@@ -189,8 +126,8 @@ def exported_program_agrees_at_other_lengths(trial: Trial) -> None:
     _listed(trial)
     longer = _longer(trial)
     _seen_before(longer, trial)
-    with _offered("torch.export with dynamic lengths"), torch.no_grad():
-        _exported_agrees(_exported(trial, _dynamic_axes(_sent(trial), _sent(longer))), trial, longer)
+    with offered("torch.export with dynamic lengths"), torch.no_grad():
+        _exported_agrees(_exported(trial, _dynamic_axes(sent_tensors(trial), sent_tensors(longer))), trial, longer)
 
 
 def _seen_before(*trials: Trial) -> None:
@@ -201,13 +138,13 @@ def _seen_before(*trials: Trial) -> None:
 
 def _exported_agrees(run: Function, *trials: Trial) -> None:
     for trial in trials:
-        trial.near("output of the exported program", foreign(run, *_sent(trial)), trial.expectation().output)
+        trial.near("output of the exported program", foreign(run, *sent_tensors(trial)), trial.expectation().output)
 
 
 def _exported(trial: Trial, axes: Any) -> Function:
-    module = _module(trial)
-    program = _Program(_function(trial, module), module)
-    exported = foreign(torch.export.export, program, _sent(trial), dynamic_shapes=axes)
+    module = fresh_module(trial)
+    program = _Program(as_function(trial, module), module)
+    exported = foreign(torch.export.export, program, sent_tensors(trial), dynamic_shapes=axes)
     runnable: Function = foreign(exported.module)
     return runnable
 
@@ -243,14 +180,14 @@ _MAPPED = (("query", "key", "value", "mask"), ("query", "key", "value"), ("query
 )
 def mapped_calls_equal_a_loop(trial: Trial) -> None:
     """Under torch.func.vmap each element of the mapped axis gives what it gives alone, mask mapped or not."""
-    function = _function(trial, _module(trial))
+    function = as_function(trial, fresh_module(trial))
     for mapped in _MAPPED[:2] if trial.capabilities.inputs != "cross" else _MAPPED:
         if trial.case.mask is None and "mask" in mapped:
             continue
         elements = _elements(trial, mapped)
-        sent = [_sent(trial, inputs) for inputs in elements]
+        sent = [sent_tensors(trial, inputs) for inputs in elements]
         arguments, axes = _stacked(sent, mapped)
-        with _offered("torch.func.vmap"), torch.no_grad():
+        with offered("torch.func.vmap"), torch.no_grad():
             outputs = foreign(torch.func.vmap(function, in_dims=axes), *arguments)
             for output, inputs in zip(outputs, elements, strict=True):
                 trial.near(f"output with {', '.join(mapped)} mapped", output, trial.expectation(inputs).output, inputs)
@@ -292,7 +229,7 @@ def inference_mode_gives_the_same(trial: Trial) -> None:
     trial.keep_module()
     _seen_before(trial)
     delivered = trial.subject.deliver(trial.inputs)
-    with _offered("torch.inference_mode"), torch.inference_mode():
+    with offered("torch.inference_mode"), torch.inference_mode():
         trial.agrees(trial.subject.call(delivered, trial.inputs, trial.module))
         trial.agrees(trial.run())
     trial.agrees(trial.run())
@@ -332,62 +269,21 @@ def autocast_is_as_near_as_bf16(trial: Trial) -> None:
 
     The inputs are numbers of bf16, so that casting them rounds nothing.
     """
-    trial = _in_fp32(trial)
+    trial = in_fp32(trial)
     narrow = make(trial.case, trial.is_module, "bf16")
-    wide = _widened(narrow)
-    module = _module(trial, wide)
+    wide = widened(narrow)
+    module = fresh_module(trial, wide)
     setting = replace(trial.subject.setting_for(narrow), precision="eager")
     expected = Expectation(narrow, setting)
     trial.subject.run(wide, module)
-    with _offered("torch.autocast"):
+    with offered("torch.autocast"):
         with torch.autocast(torch.device(trial.subject.implementation.device).type, dtype=torch.bfloat16):
             result = trial.subject.run(wide, module)
         if result.output.dtype not in (torch.float32, torch.bfloat16):
             raise Departure(f"output has dtype {result.output.dtype}, expected float32 or bfloat16", inputs=wide)
-        trial.near("output under autocast", result.output, _several(expected.output), wide)
+        trial.near("output under autocast", result.output, several(expected.output), wide)
         if result.output.requires_grad:
-            _gradients_under_autocast_agree(trial, result, wide, expected_gradients(expected))
-
-
-def _in_fp32(trial: Trial) -> Trial:
-    if trial.dtype == "fp32":
-        return trial
-    other = Trial(Subject(trial.subject.implementation, "fp32", trial.mode), trial.case)
-    other._note = trial._note  # type: ignore[method-assign]
-    return other
-
-
-def _widened(narrow: Inputs) -> Inputs:
-    """Return the inputs in fp32, with the same values."""
-    names = (*INPUT_NAMES, "upstream", "upstream_weights")
-    tensors = {name: getattr(narrow, name).float() for name in names}
-    if narrow.parameters is None:
-        return narrow.changed(dtype="fp32", **tensors)
-    full, head, bias = (
-        {role: tensor.float() for role, tensor in table.items()}
-        for table in (narrow.parameters.full, narrow.parameters.head, narrow.parameters.bias)
-    )
-    return narrow.changed(dtype="fp32", parameters=Drawn(full, head, bias), **tensors)
-
-
-def _several(near: Near) -> Near:
-    return Near(near.value, ROUNDINGS * near.allowed)
-
-
-def _gradients_under_autocast_agree(trial: Trial, result: Result, inputs: Inputs, expected: Mapping[str, Near]) -> None:
-    names = trial.capabilities.distinct
-    sent = [getattr(result.delivered, name) for name in names]
-    upstream = inputs.upstream.to(result.output.device, result.output.dtype)
-    found = foreign(torch.autograd.grad, result.output, sent, upstream, allow_unused=True)
-    for name, gradient in zip(names, found, strict=True):
-        if gradient is None:
-            raise Departure(f"no gradient reaches the {name} under autocast", inputs=inputs)
-        near = _several(trial.sums(expected, inputs.case.shared)[name])
-        trial.near(f"gradient of the {name} under autocast", trial.canonical(gradient, name, inputs), near, inputs)
-
-
-STEP = 1e-6
-"""Step of the central differences that forward mode is compared with, in fp64 and by the definition."""
+            gradients_under_autocast_agree(trial, result, wide, expected_gradients(expected))
 
 
 @rule(
@@ -401,16 +297,16 @@ STEP = 1e-6
 )
 def forward_mode_agrees(trial: Trial) -> None:
     """The derivative in a direction, taken in forward mode, agrees with the definition's."""
-    tolerance = _forward_tolerance(trial)
-    function = _alone(trial, _function(trial, _module(trial)))
-    tensors = [tensor for tensor in _sent(trial)[: len(trial.capabilities.distinct)] if tensor is not None]
+    tolerance = forward_tolerance(trial)
+    function = of_the_differentiated(trial, as_function(trial, fresh_module(trial)))
+    tensors = [tensor for tensor in sent_tensors(trial)[: len(trial.capabilities.distinct)] if tensor is not None]
     generator = torch.Generator().manual_seed(23)
     directions = [torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor) for tensor in tensors]
-    near = _directional(trial, tensors, directions, tolerance)
+    near = directional(trial, tensors, directions, tolerance)
     taken = 0
-    for what, forward in (("torch.func.jvp", _by_func), ("dual numbers", _by_dual_numbers)):
+    for what, forward in (("torch.func.jvp", by_func), ("dual numbers", by_dual_numbers)):
         try:
-            with _offered(what):
+            with offered(what):
                 found = forward(function, tensors, directions)
         except NotApplicable as reason:
             refused = reason
@@ -419,53 +315,6 @@ def forward_mode_agrees(trial: Trial) -> None:
         taken += 1
     if not taken:
         raise refused
-
-
-def _alone(trial: Trial, function: Function) -> Function:
-    """Return a function of the tensors that are differentiated only."""
-    key_and_value, mask = _sent(trial)[1:3], _sent(trial)[3]
-
-    def of_tensors(*tensors: Tensor) -> Tensor:
-        sent = tensors if len(tensors) == len(INPUT_NAMES) else (*tensors, *key_and_value)
-        return function(*sent, mask)
-
-    return of_tensors
-
-
-def _forward_tolerance(trial: Trial) -> float:
-    unit = units(trial.dtype, trial.capabilities.precision)
-    largest = max(unit.inputs, unit.scores, unit.exponent, unit.weights, unit.output)
-    if largest > 2.0**-20:
-        raise NotApplicable(f"dtypes={trial.capabilities.dtypes!r}")
-    return 1e-6 if largest < 2.0**-40 else 1e-3
-
-
-def _directional(trial: Trial, tensors: Sequence[Tensor], directions: Sequence[Tensor], tolerance: float) -> Near:
-    """Return the central difference of the definition's output, with what forward mode may differ from it."""
-    ahead, behind = (_definition(trial, tensors, directions, sign * STEP) for sign in (1, -1))
-    difference = (ahead - behind) / (2 * STEP)
-    return Near(difference, tolerance * (1 + difference.abs()))
-
-
-def _definition(trial: Trial, tensors: Sequence[Tensor], directions: Sequence[Tensor], step: float) -> Tensor:
-    pairs = zip(trial.capabilities.distinct, tensors, directions, strict=True)
-    moved = [trial.canonical(tensor.double() + step * towards.double(), name) for name, tensor, towards in pairs]
-    return trial.expectation(trial.inputs.changed(**trial.spread(moved))).output.value
-
-
-def _by_func(function: Function, tensors: Sequence[Tensor], directions: Sequence[Tensor]) -> Tensor:
-    return foreign(torch.func.jvp, function, tuple(tensors), tuple(directions))[1]  # type: ignore[no-any-return]
-
-
-def _by_dual_numbers(function: Function, tensors: Sequence[Tensor], directions: Sequence[Tensor]) -> Tensor:
-    from torch.autograd import forward_ad
-
-    with forward_ad.dual_level():
-        duals = [forward_ad.make_dual(*pair) for pair in zip(tensors, directions, strict=True)]
-        tangent: Tensor | None = forward_ad.unpack_dual(foreign(function, *duals)).tangent
-    if tangent is None:
-        raise NotApplicable("dual numbers: the output has no derivative")
-    return tangent
 
 
 @rule(
@@ -479,15 +328,15 @@ def _by_dual_numbers(function: Function, tensors: Sequence[Tensor], directions: 
 )
 def functional_gradients_agree(trial: Trial) -> None:
     """torch.func.grad gives the gradients of the definition, alone and mapped over an axis."""
-    function, upstream = _function(trial, _module(trial)), trial.inputs.upstream
+    function, upstream = as_function(trial, fresh_module(trial)), trial.inputs.upstream
     loss = _loss(function, upstream)
     gradients_of = torch.func.grad(loss, argnums=(0, 1, 2))
-    with _offered("torch.func.grad"):
-        found = foreign(gradients_of, *_sent(trial))
+    with offered("torch.func.grad"):
+        found = foreign(gradients_of, *sent_tensors(trial))
         _agree(trial, found, trial.inputs, "torch.func.grad")
     elements = _elements(trial, INPUT_NAMES)
-    arguments, axes = _stacked([_sent(trial, inputs) for inputs in elements], INPUT_NAMES)
-    with _offered("torch.func.vmap of torch.func.grad"):
+    arguments, axes = _stacked([sent_tensors(trial, inputs) for inputs in elements], INPUT_NAMES)
+    with offered("torch.func.vmap of torch.func.grad"):
         mapped = foreign(torch.func.vmap(gradients_of, in_dims=axes), *arguments)
         for place, inputs in enumerate(elements):
             _agree(trial, [gradient[place] for gradient in mapped], inputs, "torch.func.vmap of torch.func.grad")
@@ -523,10 +372,10 @@ def functional_call_takes_other_parameters(trial: Trial) -> None:
     halved = Drawn(*({role: tensor / 2 for role, tensor in table.items()} for table in _tables(parameters)))
     inputs = trial.inputs.changed(parameters=halved)
     own, other = trial.subject.fresh(trial.inputs), trial.subject.fresh(inputs)
-    program = _Program(_function(trial, own), own)
+    program = _Program(as_function(trial, own), own)
     given = {f"module.{name}": tensor for name, tensor in other.state_dict(keep_vars=True).items()}
-    with _offered("torch.func.functional_call"), torch.set_grad_enabled(trial.mode == "train"):
-        output = foreign(torch.func.functional_call, program, given, _sent(trial))
+    with offered("torch.func.functional_call"), torch.set_grad_enabled(trial.mode == "train"):
+        output = foreign(torch.func.functional_call, program, given, sent_tensors(trial))
         trial.near("output of functional_call", output, trial.expectation(inputs).output, inputs)
 
 

@@ -9,15 +9,15 @@ import pickle
 import torch
 from torch import nn
 
-from ..cases import MASKED, PADDED, PLAIN, SMALL, Case, Mask, vary
-from ..comparing import Departure, NotApplicable, require_equal
+from ..cases.case import MASKED, PADDED, PLAIN, SMALL, Case, Mask, vary
+from ..cases.inputs import ROLES, Drawn
 from ..dtypes import torch_dtype
-from ..edge import foreign
-from ..expectations import Near
 from ..experiments.training import holding, parameters_agree, the_rest_agrees
-from ..inputs import ROLES, Drawn
+from ..foreign.edge import foreign
+from ..oracle.comparing import Departure, NotApplicable, require_equal
+from ..oracle.expectations import Near
 from ..rulebook import rule
-from ..trial import INPUT_NAMES, Trial
+from ..trials.trial import INPUT_NAMES, Trial
 
 MODULE = ("module",)
 _HEADS = tuple(

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import os
-import random
-import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ..cases import MASKED, PLAIN, SMALL, SMALL_MASKED, Case, Mask, vary
-from ..comparing import Departure, NotApplicable, require_equal
+from ..calling.delivered import Delivered
+from ..cases.case import MASKED, PLAIN, SMALL, SMALL_MASKED, Case, Mask, vary
+from ..cases.inputs import Inputs
 from ..dtypes import DTYPES
+from ..experiments.global_state import elsewhere, global_state, same, shown_change
 from ..fitting import Excluded, fit
-from ..inputs import Inputs
-from ..process_state import process_state_kept, readings, saved_tensors_are_packed
+from ..foreign.process_state import process_state_kept
+from ..oracle.comparing import Departure, NotApplicable, require_equal
 from ..rulebook import rule
-from ..subject import Delivered, Result, Subject
-from ..trial import Trial
+from ..trials.subject import Result, Subject
+from ..trials.trial import Trial
 
 
 @rule(
@@ -146,81 +141,21 @@ def result_shares_no_memory_with_its_inputs(trial: Trial) -> None:
 def global_state_is_left_alone(trial: Trial) -> None:
     """A call leaves the random generator, default dtype, grad mode, threads, precision and warnings as they were."""
     delivered = trial.subject.deliver(trial.inputs)
-    with _elsewhere():
-        untouched = _state()
+    with elsewhere():
+        untouched = global_state()
         # What a library sets up when it is first used (a compiler its cache, say) is put back, and not judged.
         with process_state_kept():
             trial.run()
-        before = _state()
+        before = global_state()
         trial.subject.call(delivered, trial.inputs, trial.module, tidy=False)
-        after = _state()
+        after = global_state()
     if trial.subject.changed_grad_mode:
         raise Departure("the call switched gradients on or off for what comes after it", inputs=trial.inputs)
     for first, second in ((untouched, before), (before, after)):
         for name, value in first.items():
-            if not _same(value, second[name]):
-                shown = "" if isinstance(value, Tensor) else _shown(value, second[name])
+            if not same(value, second[name]):
+                shown = "" if isinstance(value, Tensor) else shown_change(value, second[name])
                 raise Departure(f"the call changed the {name}{shown}", inputs=trial.inputs)
-
-
-def _same(first: object, second: object) -> bool:
-    both = isinstance(first, Tensor) and isinstance(second, Tensor)
-    return torch.equal(first, second) if both else bool(first == second)  # type: ignore[arg-type]
-
-
-def _shown(before: object, after: object) -> str:
-    if isinstance(before, dict) and isinstance(after, dict):
-        # By name: the value of a variable can be a secret, and reports are passed on.
-        changed = sorted(str(name) for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-        return f": {', '.join(changed)}"
-    return f": {before} before, {after} after"
-
-
-@contextmanager
-def _elsewhere() -> Iterator[None]:
-    """Work in another folder, under other warning filters and seeds, so that setting what an earlier call set shows.
-
-    The generators are put back with the rest of the process when the rule is over.
-    """
-    folder = os.getcwd()
-    with warnings.catch_warnings():
-        warnings.resetwarnings()
-        warnings.filterwarnings("ignore", message="set by the suite to see whether it stays")
-        torch.manual_seed(20_240_229)
-        random.seed(20_240_229)
-        np.random.seed(20_240_229)  # noqa: NPY002 - it is the global generator that is watched
-        os.chdir(os.path.abspath(os.sep))
-        try:
-            yield
-        finally:
-            os.chdir(folder)
-
-
-_COMPILERS = ("TORCHINDUCTOR_", "TRITON_")
-"""How variables begin in which torch's compilers note, at every call, where their caches are."""
-
-
-def _state() -> dict[str, object]:
-    return {
-        "state of the random generator": torch.get_rng_state(),
-        "state of Python's random generator": torch.tensor(random.getstate()[1], device="cpu"),
-        "state of NumPy's random generator": _drawn_by_numpy(),
-        **readings(),
-        "number of threads": torch.get_num_threads(),
-        "inference mode": torch.is_inference_mode_enabled(),
-        "multithreading of the backward pass": torch.autograd.is_multithreading_enabled(),
-        "working folder": os.getcwd(),
-        "environment variables": {name: value for name, value in os.environ.items() if not name.startswith(_COMPILERS)},
-        "warning filters": [str(entry) for entry in warnings.filters],
-        "recursion limit": sys.getrecursionlimit(),
-        "hooks for saved tensors": saved_tensors_are_packed(),
-    }
-
-
-def _drawn_by_numpy() -> Tensor:
-    state = np.random.get_state(legacy=False)  # noqa: NPY002 - it is the global generator that is watched
-    keys: list[int] = state["state"]["key"].tolist()
-    return torch.tensor([*keys, state["state"]["pos"]], device="cpu")
 
 
 @rule(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..cases import SMALL
-from ..conventions import second_near
+from ..cases.case import SMALL
+from ..conventions.table import second_near
 from ..experiments.searching import search
 from ..rulebook import rule
-from ..subject import Result
-from ..trial import Trial
+from ..trials.subject import Result
+from ..trials.trial import Trial
 
 _SOURCE = "Faults that need two things at once (pytorch/pytorch#195320); generated cases, smallest find"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..cases import COINCIDING, PLAIN, SQUARE, Case, Mask
-from ..comparing import Departure, NotApplicable, require_dtype, require_finite, require_shape
-from ..conventions import CONVENTIONS
-from ..edge import Raised, WrongResult, foreign
-from ..reading import declaration, read
+from ..cases.case import COINCIDING, PLAIN, SQUARE, Case, Mask
+from ..conventions.reading import declaration, read
+from ..conventions.table import CONVENTIONS
+from ..foreign.edge import Raised, WrongResult, foreign
+from ..oracle.comparing import Departure, NotApplicable, require_dtype, require_finite, require_shape
 from ..rulebook import rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 ONES = (
     Case("batch 1", batch=1),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..cases import Case
-from ..comparing import Departure, NotApplicable
-from ..expectations import Near
+from ..cases.case import Case
+from ..cases.inputs import Inputs
 from ..experiments.training import parameters_agree
-from ..golden_inputs import counted, inputs_of, is_carried_by, near, suited
-from ..goldens import Golden
-from ..inputs import Inputs
+from ..goldens.files import Golden
+from ..goldens.inputs import counted, inputs_of, is_carried_by, near, suited
+from ..oracle.comparing import Departure, NotApplicable
+from ..oracle.expectations import Near
 from ..rulebook import rule
-from ..trial import INPUT_NAMES, Trial, summed
+from ..trials.trial import INPUT_NAMES, Trial, summed
 
 FROZEN = Case("golden vectors")
 """Stands for all of them; a departure names its own."""

@@ -7,12 +7,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..cases import MASKED, PLAIN, SQUARE, Case, Mask
-from ..comparing import NotApplicable
-from ..expectations import Near
-from ..inputs import Inputs
+from ..cases.case import MASKED, PLAIN, SQUARE, Case, Mask
+from ..cases.inputs import Inputs
+from ..oracle.comparing import NotApplicable
+from ..oracle.expectations import Near
 from ..rulebook import rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 _CROSS = {"inputs": "cross"}
 _FREE = {"causal": (None, "top-left", "bottom-right"), "inputs": "cross"}

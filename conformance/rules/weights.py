@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..bounds import rounds, units
-from ..cases import MASKED, PER_HEAD, PLAIN, Case, Mask
-from ..comparing import Departure, NotApplicable, require_equal
-from ..conventions import ALL_KINDS, second_agrees
-from ..expectations import Near
+from ..cases.case import MASKED, PER_HEAD, PLAIN, Case, Mask
+from ..conventions.table import ALL_KINDS, second_agrees
+from ..oracle.bounds import rounds, units
+from ..oracle.comparing import Departure, NotApplicable, require_equal
+from ..oracle.expectations import Near
 from ..rulebook import rule
-from ..trial import Trial
+from ..trials.trial import Trial
 
 PER_HEAD_WEIGHTS = {"second": ("optional weights", "weights")}
 ANY_SECOND = {"second": ("optional weights", "weights", "averaged weights", "lse", "lse2")}

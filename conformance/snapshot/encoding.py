@@ -109,7 +109,9 @@ class _Encoder:
         encoded = {}
         for key, entry in value.items():
             if not isinstance(key, str):
-                raise UnsupportedPin(f"{place_of(path)} has the key {key!r}; the keys of what is pinned are strings.")
+                raise UnsupportedPin(
+                    f"{place_of(path)} has the key {key!r}; the keys of what is pinned are strings; convert them first."
+                )
             if self._exclude is not None and self._exclude(prop=key, path=path):
                 continue
             if self._include is not None and not self._include(prop=key, path=path):

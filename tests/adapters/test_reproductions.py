@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from attention_conformance.adapters import ADAPTERS, Adapter
-from attention_conformance.cases import MASKED, PADDED
+from attention_conformance.cases.case import MASKED, PADDED
 from attention_conformance.fitting import Excluded, fit
-from attention_conformance.reproduction import script
-from attention_conformance.subject import Subject
-from attention_conformance.trial import Trial
+from attention_conformance.story.reproduction import script
+from attention_conformance.trials.subject import Subject
+from attention_conformance.trials.trial import Trial
 
 TORCH = [adapter for adapter in ADAPTERS if adapter.target.startswith("torch.")]
 

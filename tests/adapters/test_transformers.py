@@ -14,12 +14,12 @@ import pytest
 
 from attention_conformance import check
 from attention_conformance.adapters import ADAPTERS
-from attention_conformance.cases import PLAIN
+from attention_conformance.cases.case import PLAIN
 from attention_conformance.fitting import Excluded, fit
 from attention_conformance.loading import load
-from attention_conformance.reproduction import script
-from attention_conformance.subject import Subject
-from attention_conformance.trial import Trial
+from attention_conformance.story.reproduction import script
+from attention_conformance.trials.subject import Subject
+from attention_conformance.trials.trial import Trial
 
 pytestmark = pytest.mark.slow
 

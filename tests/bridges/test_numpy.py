@@ -10,8 +10,8 @@ import torch
 
 from attention_conformance import Outcome, check, verdict
 from attention_conformance.bridges import bridge_for
-from attention_conformance.edge import WrongResult
 from attention_conformance.errors import InvalidCapability
+from attention_conformance.foreign.edge import WrongResult
 from attention_conformance.implementation import describe
 from tests.bridges import kernels
 

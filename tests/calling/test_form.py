@@ -13,11 +13,12 @@ import torch
 
 from attention_conformance import check
 from attention_conformance.calling import Form
-from attention_conformance.cases import Case, Mask
+from attention_conformance.calling.delivered import Delivered
+from attention_conformance.cases.case import Case, Mask
+from attention_conformance.cases.inputs import make
 from attention_conformance.errors import UnknownCall
 from attention_conformance.implementation import describe
-from attention_conformance.inputs import make
-from attention_conformance.subject import Delivered, Subject
+from attention_conformance.trials.subject import Subject
 
 from .made import kernel, module
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from attention_conformance import check
-from attention_conformance.cases import Case
+from attention_conformance.cases.case import Case
+from attention_conformance.cases.inputs import make
 from attention_conformance.implementation import describe
-from attention_conformance.inputs import make
-from attention_conformance.subject import Subject
+from attention_conformance.trials.subject import Subject
 
 from .made import kernel
 

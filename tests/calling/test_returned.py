@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attention_conformance import check
 from attention_conformance.calling import split
-from attention_conformance.edge import WrongResult
+from attention_conformance.foreign.edge import WrongResult
 
 from .made import kernel
 

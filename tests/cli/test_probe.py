@@ -12,8 +12,8 @@ from attention_conformance import cli
 from attention_conformance.records import Verdict
 from attention_conformance.results import read
 
-HOSTILE = Path(__file__).with_name("hostile.py")
-ODD = Path(__file__).with_name("odd.py")
+HOSTILE = Path(__file__).parents[1] / "auditing" / "hostile.py"
+ODD = Path(__file__).parents[1] / "auditing" / "odd.py"
 SMALL = ("--select", "SHAPE-001,MASK-002,CAUSAL-001,fp32")
 
 Printed = pytest.CaptureFixture[str]

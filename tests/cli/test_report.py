@@ -13,11 +13,10 @@ import pytest
 
 from attention_conformance import cli
 from attention_conformance.records import Record
-from attention_conformance.report import markdown
-from attention_conformance.report.badge import badge
+from attention_conformance.report import badge, markdown
 from attention_conformance.report.combining import combine
 from attention_conformance.results import Audited, Header, ResultFile, Writer, lines_of, read, unloadable
-from tests.cli.made import HEADER, audited, record
+from tests.made import HEADER, audited, record
 
 ATTENTION = "attention_conformance.reference.attention:attention"
 SMALL = ("--select", "SHAPE-001,SHAPE-002,fp32")
@@ -102,7 +101,7 @@ def test_a_torn_file_is_named(save: Save, capsys: Printed) -> None:
 
 def test_nothing_and_too_little_end_with_3_and_a_sentence(save: Save, capsys: Printed) -> None:
     assert cli.run(["report", save("none")]) == cli.NOTHING
-    assert "nothing ran: there is no implementation in it." in capsys.readouterr().err
+    assert "nothing ran: no implementation is in it." in capsys.readouterr().err
     assert cli.run(["report", save("some", sound()), "--min-records", "3"]) == cli.NOTHING
     assert "2 records ran, and --min-records asks for 3" in capsys.readouterr().err
     assert cli.run(["report", save("some", sound()), "--min-records", "2"]) == cli.CONFORMS
@@ -283,5 +282,5 @@ def test_changes_are_a_page_as_well(save: Save, tmp_path: Path) -> None:
 )
 def test_the_badge_is_rounded_down_and_counts_what_applies(outcomes: list[str], message: str, colour: str) -> None:
     records = [record(f"MASK-{place:03}", outcome=outcome) for place, outcome in enumerate(outcomes)]
-    fields = json.loads(badge(combine([ResultFile(HEADER, (audited(*records),))])))
+    fields = json.loads(badge.page(combine([ResultFile(HEADER, (audited(*records),))])))
     assert (fields["message"], fields["color"], fields["schemaVersion"]) == (message, colour, 1)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from attention_conformance.auditing.workers import audit_many
 from attention_conformance.records import Verdict
 from attention_conformance.results import Audited
-from attention_conformance.workers import audit_many
 
 pytest.importorskip("distributed", reason="tox -e cluster installs it")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from attention_conformance.cases import Case, Mask
+from attention_conformance.cases.case import Case, Mask
+from attention_conformance.cases.inputs import make
+from attention_conformance.cases.memory import place
 from attention_conformance.diagnosis.stages import Call, Stages
-from attention_conformance.expectations import Setting, Structure, expect
 from attention_conformance.implementation import describe
-from attention_conformance.inputs import make
-from attention_conformance.memory import place
+from attention_conformance.oracle.expectations import Setting, Structure, expect
 from attention_conformance.reference.attention import MultiHeadAttention, attention
-from attention_conformance.subject import Subject
+from attention_conformance.trials.subject import Subject
 
 ADDITIVE = ("additive",)
 _SIZES = {"batch": 3, "heads": 4, "queries": 9, "keys": 13, "width": 8, "value_width": 6}

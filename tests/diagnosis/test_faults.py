@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from attention_conformance.cases import Case
-from attention_conformance.conventions import second_near
+from attention_conformance.cases.case import Case
+from attention_conformance.conventions.table import second_near
 from attention_conformance.diagnosis.faults import BACKWARD, FAULTS, FORWARD, HINTS, RAISED, SECOND, TOLD, Fault, Told
 from attention_conformance.diagnosis.matching import Observed, Predict, gradients, match, outputs, second_results
 from attention_conformance.diagnosis.stages import Stages
-from attention_conformance.expectations import Near, Setting, expect
-from attention_conformance.gradients import expect_gradients
+from attention_conformance.oracle.expectations import Near, Setting, expect
+from attention_conformance.oracle.gradients import expect_gradients
 from attention_conformance.rulebook import catalogue
 
 from .calls import KERNELS, MODULES, call_of

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attention_conformance.cases import Case
-from attention_conformance.conventions import second_near
+from attention_conformance.cases.case import Case
+from attention_conformance.conventions.table import second_near
 from attention_conformance.diagnosis.faults.backward import Derived
 from attention_conformance.diagnosis.matching import gradients
 from attention_conformance.diagnosis.stages import run
-from attention_conformance.expectations import Setting, expect
-from attention_conformance.gradients import expect_gradients
+from attention_conformance.oracle.expectations import Setting, expect
+from attention_conformance.oracle.gradients import expect_gradients
 
 from .calls import KERNELS, MODULES, call_of
 

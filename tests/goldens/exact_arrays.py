@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from attention_conformance.expectations import Expectation, Projection
+from attention_conformance.oracle.expectations import Expectation, Projection
 from tests.oracle import exact
 from tests.oracle.exact import EXACT
 

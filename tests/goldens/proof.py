@@ -13,12 +13,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from attention_conformance.cases import Case
+from attention_conformance.cases.case import Case
+from attention_conformance.cases.inputs import ROLES, Inputs
 from attention_conformance.dtypes import UNIT_ROUNDOFF, torch_dtype
-from attention_conformance.expectations import Expectation, Near
-from attention_conformance.gradients import expected_gradients
-from attention_conformance.inputs import ROLES, Inputs
-from attention_conformance.oracle import fold
+from attention_conformance.oracle.definition import fold
+from attention_conformance.oracle.expectations import Expectation, Near
+from attention_conformance.oracle.gradients import expected_gradients
 from attention_conformance.references import REFERENCES
 from tests.goldens import exact_arrays
 from tests.goldens.recipe import MUST, Odd, Recipe, numbers, ordinary, written_mask

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from attention_conformance import masks
-from attention_conformance.cases import Case, Mask
+from attention_conformance.cases import masks
+from attention_conformance.cases.case import Case, Mask
+from attention_conformance.cases.inputs import ROLES, Drawn, Inputs
 from attention_conformance.dtypes import DTYPES
-from attention_conformance.expectations import Setting, Structure
-from attention_conformance.inputs import ROLES, Drawn, Inputs
+from attention_conformance.oracle.expectations import Setting, Structure
 from attention_conformance.references import REFERENCES
 
 MUST, MAY = "must agree", "may differ"
@@ -118,7 +118,7 @@ def case_of(recipe: Recipe) -> Case:
 
 def ordinary(recipe: Recipe) -> Inputs:
     """Return the inputs of a recipe before an odd call changes them."""
-    from attention_conformance.inputs import shapes_of
+    from attention_conformance.cases.inputs import shapes_of
 
     case, tensors = case_of(recipe), {}
     shapes = shapes_of(case, recipe.is_module)

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 import torch
 
-from attention_conformance import goldens
 from attention_conformance.dtypes import torch_dtype
+from attention_conformance.goldens import files as goldens
 from attention_conformance.reference.quirks import QUIRKS
 from tests.goldens.make import RECIPES, RETIRED, SNAPSHOTS, main
 from tests.goldens.writing import FOLDERS

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from attention_conformance import goldens
+from attention_conformance.goldens import files as goldens
 from tests.goldens.make import SNAPSHOTS
 
 NODE = shutil.which("node")

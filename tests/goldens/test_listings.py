@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention_conformance import goldens
-from attention_conformance.golden_inputs import near
+from attention_conformance.goldens import files as goldens
+from attention_conformance.goldens.inputs import near
 from tests.goldens.make import RECIPES
 from tests.goldens.proof import listing, prove
 from tests.goldens.recipe import Recipe

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from attention_conformance import goldens
-from attention_conformance.golden_inputs import MUST, case_of, inputs_of, vector_of
-from attention_conformance.goldens import InvalidGolden
+from attention_conformance.goldens import files as goldens
+from attention_conformance.goldens.files import InvalidGolden
+from attention_conformance.goldens.inputs import MUST, case_of, inputs_of, vector_of
 from attention_conformance.implementation import describe
 from attention_conformance.references import REFERENCES
-from attention_conformance.subject import Subject
+from attention_conformance.trials.subject import Subject
 from tests.goldens.make import SNAPSHOTS
 
 WITHOUT_TORCH = """
@@ -128,6 +128,6 @@ def test_no_row_is_empty_by_accident() -> None:
 
 
 def test_another_case_is_no_vector() -> None:
-    from attention_conformance.cases import PLAIN
+    from attention_conformance.cases.case import PLAIN
 
     assert vector_of(PLAIN) is None

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention_conformance import Outcome, check, goldens
-from attention_conformance.golden_inputs import counted, suited
+from attention_conformance import Outcome, check
+from attention_conformance.goldens import files as goldens
+from attention_conformance.goldens.inputs import counted, suited
 from attention_conformance.implementation import describe
 from attention_conformance.records import Record
 from attention_conformance.references import REFERENCES

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attention_conformance.expectations import Setting
+from attention_conformance.oracle.expectations import Setting
 from tests.goldens.proof import Proven, Result, Sent
 from tests.goldens.recipe import Recipe
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention_conformance import oracle
-from attention_conformance.cases import Case, Mask
+from attention_conformance.cases.case import Case, Mask
+from attention_conformance.cases.inputs import ROLES, make
+from attention_conformance.cases.values import FAMILIES
 from attention_conformance.dtypes import DTYPES
-from attention_conformance.expectations import Setting, effective, expect, merge_heads, split_heads
-from attention_conformance.gradients import expect_gradients
-from attention_conformance.inputs import ROLES, make
+from attention_conformance.oracle import definition as oracle
+from attention_conformance.oracle.expectations import Setting, effective, expect, merge_heads, split_heads
+from attention_conformance.oracle.gradients import expected_gradients
 from attention_conformance.reference.attention import attention
-from attention_conformance.values import FAMILIES
 
 from . import loops
 
@@ -125,7 +125,7 @@ def _tensor(numbers: object) -> Tensor:
 
 @pytest.mark.parametrize(("case", "setting"), KERNELS, ids=lambda value: getattr(value, "name", None))
 def test_gradients_are_those_of_the_loops(case: Case, setting: Setting) -> None:
-    inputs, expected = make(case, False, "fp64"), expect_gradients(case, setting, "fp64")
+    inputs, expected = make(case, False, "fp64"), expected_gradients(expect(case, setting, "fp64"))
     sums = {name: torch.zeros_like(getattr(inputs, name)) for name in ("query", "key", "value")}
     groups = case.heads // (case.kv_heads or case.heads)
     scores = torch.zeros(case.batch, case.heads, case.queries, case.keys, dtype=torch.float64)
@@ -146,7 +146,7 @@ def test_gradients_are_those_of_the_loops(case: Case, setting: Setting) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_of_values_agrees_with_autograd_of_the_document(family: str, through: str) -> None:
     case = _case(f"values {family}", width=8, value_width=8, queries=8, keys=8, values=family)
-    inputs, expected = make(case, False, "fp64"), expect_gradients(case, Setting(), "fp64", through)
+    inputs, expected = make(case, False, "fp64"), expected_gradients(expect(case, Setting(), "fp64"), through)
     sent = [tensor.clone().requires_grad_() for tensor in (inputs.query, inputs.key, inputs.value)]
     results = dict(zip(("output", "weights"), attention(*sent), strict=True))
     upstream = inputs.upstream if through == "output" else inputs.upstream_weights.expand_as(results["weights"])
@@ -172,7 +172,7 @@ def test_a_module_and_its_parameters_agree_with_autograd(case: Case, setting: Se
     parts = (split_heads(projected(name, leaves[name]), case.heads) for name in ("query", "key", "value"))
     result = projected("output", merge_heads(attention(*parts, mask=inputs.allowed)[0]))
     _close(expect(case, setting, "fp64").output.value, result.detach())
-    expected = expect_gradients(case, setting, "fp64")
+    expected = expected_gradients(expect(case, setting, "fp64"))
     found = torch.autograd.grad(result, list(leaves.values()), inputs.upstream)
     for name, gradient in zip(leaves, found, strict=True):
         torch.testing.assert_close(expected[name].value, gradient, rtol=1e-11, atol=1e-12, msg=name)

@@ -22,6 +22,17 @@ PACKAGES = {
     "snapshots": "attention_conformance.snapshots",
 }
 DISTRIBUTION = "attention_conformance"
+FOLDERS = (*PACKAGES, "tests", "docs", "examples", ".ci", ".github")
+FILES = (
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "tox.ini",
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    ".gitattributes",
+)
 MINUTES = 5
 
 
@@ -65,12 +76,13 @@ def run(*command: str, cwd: Path, given: str = "") -> str:
 
 
 def copy_project(destination: Path) -> Path:
-    """Copy what a build reads, and the tests that it has to leave out, away from the checkout's caches."""
+    """Copy what a build reads, and what it has to leave out, away from the checkout's caches."""
     destination.mkdir()
-    caches = shutil.ignore_patterns("__pycache__", ".*")
-    for folder in [*PACKAGES, "tests"]:
-        shutil.copytree(ROOT / folder, destination / folder, ignore=caches)
-    for name in ["pyproject.toml", "README.md", "LICENSE"]:
+    caches = shutil.ignore_patterns("__pycache__", ".*", "_build")
+    for folder in FOLDERS:
+        if (ROOT / folder).is_dir():
+            shutil.copytree(ROOT / folder, destination / folder, ignore=caches)
+    for name in FILES:
         shutil.copy2(ROOT / name, destination / name)
     return destination
 

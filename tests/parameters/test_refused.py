@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from attention_conformance import check
-from attention_conformance.cases import PLAIN
+from attention_conformance.cases.case import PLAIN
+from attention_conformance.cases.inputs import make
 from attention_conformance.errors import OtherParameters, UnknownParameters
 from attention_conformance.implementation import describe
-from attention_conformance.inputs import make
 from attention_conformance.parameters import Layout
-from attention_conformance.subject import Subject
+from attention_conformance.trials.subject import Subject
 
 from .habits import Habitual, Stored, bare, habit, linears, packed
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from attention_conformance.cases import PLAIN
+from attention_conformance.cases.case import PLAIN
 from attention_conformance.fitting import fit
 from attention_conformance.implementation import describe
-from attention_conformance.reproduction import script
-from attention_conformance.subject import Subject
-from attention_conformance.trial import Trial
+from attention_conformance.story.reproduction import script
+from attention_conformance.trials.subject import Subject
+from attention_conformance.trials.trial import Trial
 from tests.zoo.program import Program
 from tests.zoo.sound.modules import SOUND_MODULES
 from tests.zoo.sound.packed_modules import SOUND_PACKED_MODULES

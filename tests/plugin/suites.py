@@ -8,7 +8,7 @@ import textwrap
 import hypothesis  # noqa: F401
 import pytest
 
-import attention_conformance.collection  # noqa: F401
+import attention_conformance.collecting.collection  # noqa: F401
 
 KERNELS = '''
 import torch

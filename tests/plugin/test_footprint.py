@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import attention_conformance.plugin
+from attention_conformance.collecting.collection import RECORD
 from attention_conformance.implementation import REGISTERED
 from tests.plugin.suites import repository
 
@@ -64,8 +65,8 @@ def test_the_plugin_imports_the_standard_library_and_pytest_only() -> None:
     assert {name for name in names if name.partition(".")[0] not in {*sys.stdlib_module_names, "pytest"}} == set()
 
 
-def test_the_plugin_looks_for_the_name_under_which_modules_remember() -> None:
-    assert attention_conformance.plugin.REGISTERED == REGISTERED
+def test_the_plugin_looks_for_the_names_under_which_modules_remember_and_reports_carry() -> None:
+    assert (attention_conformance.plugin.REGISTERED, attention_conformance.plugin.RECORD) == (REGISTERED, RECORD)
 
 
 def test_a_session_without_registrations_loads_nothing_and_writes_nothing(alone: pytest.Pytester) -> None:

@@ -189,7 +189,7 @@ def test_an_error_of_the_suite_itself_keeps_its_traceback(
     def breaks(*_: object) -> None:
         raise LookupError("inside the runner")
 
-    monkeypatch.setattr("attention_conformance.collection.Examination.run_one", breaks)
+    monkeypatch.setattr("attention_conformance.collecting.collection.Examination.run_one", breaks)
     repository(pytester, "flash = register(kernels.attend, dtypes=('fp32',))")
     ran = run(pytester, "-k", "SHAPE-001")
     assert "def breaks" in ran.text("flash::SHAPE-001[fp32]")

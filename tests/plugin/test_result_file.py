@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from attention_conformance.auditing.workers import audit_many
 from attention_conformance.implementation import describe
 from attention_conformance.records import Outcome, Verdict
 from attention_conformance.results import ResultFile, read
 from attention_conformance.selection import plan
-from attention_conformance.workers import audit_many
 from tests.plugin.suites import ALONE, repository
 
 pytest_plugins = ["pytester"]

@@ -27,7 +27,9 @@ def few_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan the smoke rules and two conventions only, so that a full run is short."""
     from attention_conformance.selection import plan
 
-    monkeypatch.setattr("attention_conformance.collection.plan", lambda *args, **kwargs: plan(*args, **kwargs)[:4])
+    monkeypatch.setattr(
+        "attention_conformance.collecting.collection.plan", lambda *args, **kwargs: plan(*args, **kwargs)[:4]
+    )
 
 
 pytestmark = pytest.mark.usefixtures("few_rules")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from attention_conformance.comparing import Departure, require_near
+from attention_conformance.oracle.comparing import Departure, require_near
 
 from .mapping import STANDARD, DoesNotMap, Reading, compare
 from .published import Published

@@ -15,9 +15,9 @@ import numpy
 import torch
 from torch import Tensor
 
-from attention_conformance import bounds
-from attention_conformance.expectations import Near
-from attention_conformance.oracle import Problem, Truth, raw_scores, solve
+from attention_conformance.oracle import bounds
+from attention_conformance.oracle.definition import Problem, Truth, raw_scores, solve
+from attention_conformance.oracle.expectations import Near
 
 from .published import Published
 

@@ -30,16 +30,16 @@ from unittest import mock
 
 import torch
 
-from attention_conformance import Outcome, check
+from attention_conformance import check
+from attention_conformance.cases.inputs import make
 from attention_conformance.diagnosis import Diagnostician
-from attention_conformance.expectations import expect
-from attention_conformance.gradients import expect_gradients
+from attention_conformance.foreign.process_state import process_state_kept
 from attention_conformance.implementation import describe
-from attention_conformance.inputs import make
-from attention_conformance.process_state import process_state_kept
+from attention_conformance.oracle.expectations import expect
+from attention_conformance.oracle.gradients import expected_gradients
 from attention_conformance.rulebook import Rule, catalogue
 from attention_conformance.selection import fitted_cases
-from attention_conformance.subject import Subject
+from attention_conformance.trials.subject import Subject
 from tests.zoo.faulty import MUTANTS
 from tests.zoo.mutant import Mutant
 
@@ -100,11 +100,7 @@ def rejections(name: str, tier: str = "thorough", select: tuple[str, ...] = ()) 
     """Judge one mutant by every rule of a tier, or by those selected, and return its rejections."""
     mutant = POPULATION[name]
     records = check(mutant.target, tier=tier, select=select, **mutant.capabilities)
-    return name, tuple(
-        Rejection(r.rule, r.dtype, r.ratio, r.case, r.diagnosis)
-        for r in records
-        if r.outcome in (Outcome.FAILED, Outcome.ERROR)
-    )
+    return name, tuple(Rejection(r.rule, r.dtype, r.ratio, r.case, r.diagnosis) for r in records if r.failing)
 
 
 @contextmanager
@@ -237,7 +233,7 @@ def _expect(rule: Rule, subject: Subject) -> None:
         expectation = expect(case, setting, subject.dtype)
         _ = expectation.output, expectation.weights
         if rule.family in ("GRADIENT", "PROJECTION"):
-            expect_gradients(case, setting, subject.dtype)
+            expected_gradients(expect(case, setting, subject.dtype))
 
 
 def sharpest(mutant: Mutant, found: Iterable[Rejection], specific: Mapping[str, int]) -> tuple[Rejection, ...]:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from attention_conformance.capabilities import FIELDS
-from attention_conformance.conventions import CONVENTIONS
+from attention_conformance.conventions.table import CONVENTIONS
 from attention_conformance.errors import UnknownRule
 from attention_conformance.rulebook import RETIRED, Rule, catalogue, families, get_rule
 

@@ -13,19 +13,13 @@ import torch
 from torch import Tensor
 
 from attention_conformance import Outcome, check
-from attention_conformance.cases import FOUND, PLAIN, Case, Mask, source_of
-from attention_conformance.comparing import Departure
-from attention_conformance.experiments.searching import (
-    SEED,
-    Generator,
-    InvalidSeed,
-    search,
-    seed_of_search,
-)
+from attention_conformance.cases.case import FOUND, PLAIN, Case, Mask, source_of
+from attention_conformance.experiments.searching import SEED, Generator, InvalidSeed, search, seed_of_search
 from attention_conformance.implementation import describe
+from attention_conformance.oracle.comparing import Departure
 from attention_conformance.records import Record
-from attention_conformance.subject import Subject
-from attention_conformance.trial import Trial
+from attention_conformance.trials.subject import Subject
+from attention_conformance.trials.trial import Trial
 from tests.zoo.faulty import searched
 from tests.zoo.faulty.parts import attend, optioned
 from tests.zoo.mutant import Mutant

@@ -13,8 +13,8 @@ import hypothesis  # noqa: F401
 import numpy as np  # noqa: F401
 import pytest
 
-import attention_conformance.collection
-import attention_conformance.pinning
+import attention_conformance.collecting.collection
+import attention_conformance.collecting.pinning
 import attention_conformance.snapshot  # noqa: F401
 
 PINNED = "snapshots/pinned"

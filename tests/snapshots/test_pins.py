@@ -9,9 +9,9 @@ import pytest
 import syrupy
 import torch
 
+from attention_conformance.collecting.pinning import conventions, inputs_of, pins
 from attention_conformance.errors import InvalidTarget
 from attention_conformance.implementation import describe
-from attention_conformance.pinning import conventions, inputs_of, pins
 from attention_conformance.reference import MultiHeadAttention
 from attention_conformance.reference.attention import attention
 from tests.plugin.suites import KERNELS

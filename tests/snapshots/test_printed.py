@@ -20,8 +20,9 @@ from attention_conformance.records import Record
 from attention_conformance.reference.attention import attention
 from attention_conformance.report import terminal
 from attention_conformance.report.combining import Entry
+from attention_conformance.rulebook import catalogue
 from attention_conformance.runner import check
-from tests.cli.made import HEADER, audited, record
+from tests.made import HEADER, audited, record
 
 Tensor = torch.Tensor
 SCRIPTED = "MASK-002"
@@ -34,9 +35,12 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-def test_the_catalogue(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:
-    """Every id with its sentence, so that no rule changes or goes unnoticed."""
-    assert printed(capsys, "rules") == snapshot
+def test_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every id with its sentence. The sentences are kept where they are written, so that a new rule is written once."""
+    told = " ".join(printed(capsys, "rules").split())
+    for rule in catalogue().values():
+        assert rule.id in told
+        assert rule.sentence in told
 
 
 def test_one_rule(capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion) -> None:

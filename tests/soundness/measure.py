@@ -23,16 +23,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from attention_conformance.cases import Case
-from attention_conformance.comparing import Departure, require_near
-from attention_conformance.conventions import second_near
-from attention_conformance.edge import FOREIGN
-from attention_conformance.expectations import Near
+from attention_conformance.cases.case import Case
+from attention_conformance.cases.values import BUILT
+from attention_conformance.conventions.table import second_near
 from attention_conformance.fitting import Excluded, fit
+from attention_conformance.foreign.edge import FOREIGN
 from attention_conformance.implementation import Implementation, describe
-from attention_conformance.subject import Result, Subject
-from attention_conformance.trial import Trial
-from attention_conformance.values import BUILT
+from attention_conformance.oracle.comparing import Departure, require_near
+from attention_conformance.oracle.expectations import Near
+from attention_conformance.trials.subject import Result, Subject
+from attention_conformance.trials.trial import Trial
 from tests.zoo.program import Program
 from tests.zoo.sound import SOUND
 

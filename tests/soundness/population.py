@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from attention_conformance.cases import Case, Mask
+from attention_conformance.cases.case import Case, Mask
 
 SHAPES: tuple[dict[str, int], ...] = (
     {"batch": 2, "heads": 4, "queries": 5, "keys": 7, "width": 8, "value_width": 6},

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from attention_conformance.cases import Case
-from attention_conformance.values import FAMILIES as KNOWN
+from attention_conformance.cases.case import Case
+from attention_conformance.cases.values import FAMILIES as KNOWN
 from tests.rules.measure_power import POPULATION
 from tests.zoo.program import Program
 from tests.zoo.sound import SOUND

@@ -11,8 +11,11 @@ from unittest import mock
 
 import torch
 
-from attention_conformance import bounds, check, expectations, gradients, oracle, trial
+from attention_conformance import check
+from attention_conformance.oracle import bounds, expectations, gradients
+from attention_conformance.oracle import definition as oracle
 from attention_conformance.reference.attention import attention
+from attention_conformance.trials import trial
 
 IMPLEMENTATION, MADE, REST = "implementation", "oracle, bounds, inputs", "rest"
 

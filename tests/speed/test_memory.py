@@ -6,10 +6,10 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 
+from attention_conformance.auditing.workers import gather
 from attention_conformance.records import Outcome, Record, Verdict, counts
 from attention_conformance.results import Audited, Described, Judged, Line, described_line, judged_line, record_line
 from attention_conformance.rulebook import catalogue
-from attention_conformance.workers import gather
 
 _STORY = "a sentence of a story, as long as they are in the end\n" * 50
 _PER_RECORD = 10_000

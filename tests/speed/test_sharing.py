@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from attention_conformance import bounds, check, expectations, gradients, inputs, oracle
+from attention_conformance import check
+from attention_conformance.cases import inputs
+from attention_conformance.oracle import bounds, expectations, gradients
+from attention_conformance.oracle import definition as oracle
 from attention_conformance.records import Outcome
 from attention_conformance.reference.attention import MultiHeadAttention, attention
 

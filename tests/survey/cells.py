@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attention_conformance.capabilities import Capabilities, capabilities
-from attention_conformance.conventions import CONVENTIONS
+from attention_conformance.conventions.table import CONVENTIONS
 from attention_conformance.references import REFERENCES
 from attention_conformance.rulebook import families
 

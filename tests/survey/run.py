@@ -18,11 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from attention_conformance.batch import Ordered, Task
+from attention_conformance.auditing.batch import Ordered, Task
+from attention_conformance.auditing.workers import gather, run_task
 from attention_conformance.environment import header
-from attention_conformance.records import Outcome, Verdict
+from attention_conformance.records import Verdict
 from attention_conformance.results import Audited, Line, Writer
-from attention_conformance.workers import gather, run_task
 
 from .entries import all_entries
 from .entry import Entry, check
@@ -46,8 +46,7 @@ class Finding:
 
 def failing(audited: Audited) -> tuple[str, ...]:
     """Return the rules that speak against an implementation, those aside that were not run for one of them."""
-    bad = (Outcome.FAILED, Outcome.ERROR)
-    return tuple(sorted({record.rule for record in audited.records if record.outcome in bad}))
+    return tuple(sorted({record.rule for record in audited.records if record.failing}))
 
 
 def compared(entry: Entry, audited: Audited) -> Finding:

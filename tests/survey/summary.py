@@ -15,7 +15,6 @@ from attention_conformance.rulebook import catalogue
 SUMMARY = Path(__file__).with_name("summary.jsonl")
 ROOT = Path(__file__).parents[2]
 
-_BAD = (Outcome.FAILED, Outcome.ERROR)
 _PASTE = "  to reproduce, paste:\n"
 
 
@@ -88,7 +87,7 @@ def _families(records: Iterable[Record]) -> dict[str, dict[str, int]]:
 def _failing(records: Iterable[Record]) -> Iterable[Failing]:
     by_rule: dict[str, list[Record]] = {}
     for record in records:
-        if record.outcome in _BAD:
+        if record.failing:
             by_rule.setdefault(record.rule, []).append(record)
     for rule, own in sorted(by_rule.items()):
         dtypes = tuple(record.dtype for record in own if record.dtype)
@@ -112,7 +111,7 @@ def _shortest(records: Iterable[Record]) -> tuple[str, tuple[str, ...]]:
     """Return the shortest script that shows a failure, and the key of the record that it is from."""
     scripts = []
     for record in records:
-        if record.outcome in _BAD and _PASTE in record.message:
+        if record.failing and _PASTE in record.message:
             text = anonymous(record.message.split(_PASTE, 1)[1])
             scripts.append((str(record.key), tuple(line.removeprefix("    ") for line in text.splitlines())))
     return min(scripts, key=lambda each: sum(map(len, each[1])), default=("", ()))

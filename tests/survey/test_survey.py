@@ -12,7 +12,7 @@ from attention_conformance.environment import header
 from attention_conformance.loading import parse_target
 from attention_conformance.records import Outcome, Record, Verdict, counts
 from attention_conformance.references import REFERENCES
-from attention_conformance.results import (
+from attention_conformance.results import (  # fmt: skip
     Audited,
     Described,
     Judged,
@@ -22,7 +22,7 @@ from attention_conformance.results import (
     header_line,
     judged_line,
     record_line,
-)  # fmt: skip
+)
 from attention_conformance.rulebook import catalogue
 from tests.survey import page as survey_page
 from tests.survey.entries import all_entries

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from . import backward, masking, projections, reading, results, scores, softmax
+from . import backward, causality, empty_rows, keys, masking, projections, reading, results, scores, softmax
 from .fault import Fault, Told
 from .told import HINTS, RAISED, TOLD
 
 FORWARD: tuple[Fault, ...] = (
     *projections.FAULTS,
     *scores.FAULTS,
+    *empty_rows.FAULTS,
+    *causality.FAULTS,
     *masking.FAULTS,
     *reading.FAULTS,
+    *keys.FAULTS,
     *softmax.FAULTS,
 )
 """What shows in the output, the commonest first."""
 
-BACKWARD: tuple[Fault, ...] = (*masking.GRADIENT, *backward.FAULTS)
+BACKWARD: tuple[Fault, ...] = (*empty_rows.GRADIENT, *backward.FAULTS)
 """What shows in gradients only."""
 
 SECOND: tuple[Fault, ...] = results.FAULTS

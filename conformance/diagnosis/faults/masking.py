@@ -8,14 +8,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...expectations import is_causal, triangle
 from ..stages import Call, Stages, hide, is_additive, trimmed, written_mask
 from ..stages import allowed as all_allowed
 from .fault import Fault, each, of, one, where
 from .storage import read_as_dense
 
 
-def _has_mask(call: Call) -> bool:
+def has_mask(call: Call) -> bool:
     return call.inputs.allowed is not None
 
 
@@ -160,7 +159,7 @@ def _multiplied(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
     return scores if allowed is None else scores * allowed
 
 
-def _none(call: Call) -> None:
+def nothing(call: Call) -> None:
     return None
 
 
@@ -230,15 +229,15 @@ FILL = where(
 )  # fmt: skip
 
 MASK = where(
-    _has_mask,
-    Fault("mask_ignored", "The mask is ignored.", "Hide the keys that it does not allow.", one(mask=_none)),
+    has_mask,
+    Fault("mask_ignored", "The mask is ignored.", "Hide the keys that it does not allow.", one(mask=nothing)),
     Fault(
         "bool_mask_inverted", "The mask is read the wrong way round: what is to attend is hidden.",
         "Attend where it is true (or declare mask_means='hide').", lambda call: (_of(lambda c, own: ~own),),
     ),
     Fault(
         "bool_mask_added_as_0_1", "The mask is added to the scores as numbers.", "Fill the scores where it is zero.",
-        one(bias=_added_numbers, mask=_none),
+        one(bias=_added_numbers, mask=nothing),
     ),
     Fault(
         "mask_read_as_contiguous", "The strides of the mask are ignored: it is read as if it were contiguous.",
@@ -346,230 +345,4 @@ MASK = where(
 )  # fmt: skip
 
 
-def _is_causal(call: Call) -> bool:
-    return is_causal(call.case, call.setting.causal)
-
-
-def _triangle(change: Callable[[Call], Tensor | None]) -> Stages:
-    return {"causal": change}
-
-
-def _offset(call: Call, *, other_corner: bool = False) -> int:
-    """How far right of the first key the triangle's diagonal starts, as declared or with the other corner."""
-    bottom = (call.setting.causal or "").endswith("bottom-right") != other_corner
-    return call.keys - call.queries if bottom else 0
-
-
-def _moved(step: int) -> Stages:
-    """The diagonal lies `step` keys further right."""
-
-    def stage(call: Call) -> Tensor:
-        return torch.ones(call.queries, call.keys, dtype=torch.bool).tril(_offset(call) + step)
-
-    return _triangle(stage)
-
-
-def _other_corner(call: Call) -> Tensor:
-    return torch.ones(call.queries, call.keys, dtype=torch.bool).tril(_offset(call, other_corner=True))
-
-
-def _reversed(call: Call) -> Tensor:
-    return torch.ones(call.queries, call.keys, dtype=torch.bool).triu(_offset(call))
-
-
-def _by_blocks(size: int) -> Stages:
-    def stage(call: Call) -> Tensor:
-        rows = torch.arange(call.queries)[:, None] + _offset(call)
-        return torch.arange(call.keys) // size <= rows.div(size, rounding_mode="floor")
-
-    return _triangle(stage)
-
-
-def _offset_not_negative(call: Call) -> Tensor:
-    return torch.ones(call.queries, call.keys, dtype=torch.bool).tril(max(call.keys - call.queries, 0))
-
-
-def _or(call: Call) -> Tensor | None:
-    parts: list[Tensor] = [part for part in (call("mask"), call("causal")) if part is not None]
-    return parts[0] | parts[-1] if parts else None
-
-
-CAUSAL = (
-    *where(
-        _is_causal,
-        Fault("causal_ignored", "The causal option is ignored.", "Hide later keys.", one(causal=_none)),
-        Fault("causal_sees_next_token", "The causal diagonal is one key too far: the next token is seen.", "Attend keys j <= i.", lambda call: (_moved(1),)),
-        Fault("causal_hides_own_token", "The causal diagonal hides the query's own position.", "Attend keys j <= i, i included.", lambda call: (_moved(-1),)),
-        Fault(
-            "causal_aligned_otherwise", "The causal triangle is aligned with the other corner than declared where L differs from S.",
-            "Align it as declared, or declare causal='top-left' or 'bottom-right' as it is.", one(causal=_other_corner),
-        ),
-        Fault(
-            "causal_offset_not_negative", "With more queries than keys the triangle is aligned top-left.",
-            "Let the offset S - L be negative.", one(causal=_offset_not_negative),
-        ),
-        Fault("causal_reversed", "The future is seen and the past hidden.", "Attend keys j <= i.", one(causal=_reversed)),
-        Fault("causal_by_blocks", "Causality holds between blocks and not inside the block on the diagonal.", "Mask inside that block.", each(_by_blocks, 2, 4, 8, 16, 32, 64)),
-        Fault("causal_dropped_if_mask_given", "Causality is dropped when a mask is given.", "Let both hold.", one(causal=_none), _has_mask),
-        Fault("mask_dropped_if_causal", "The mask is dropped when causal is set.", "Let both hold.", one(mask=_none), _has_mask),
-        Fault("causal_or_mask", "A key is attended if mask or causality allows it.", "Let both hold.", one(allowed=_or)),
-    ),
-    Fault(
-        "causal_unasked", "Later keys are hidden although nobody asked for causality.", "Hide nothing without the option.",
-        lambda call: ({"causal": lambda c: triangle(c.queries, c.keys, "top-left")}, {"causal": lambda c: triangle(c.queries, c.keys, "bottom-right")}),
-        lambda call: not _is_causal(call),
-    ),
-)  # fmt: skip
-
-
-def _window(keep: Callable[[Tensor, int], Tensor], *, other_corner: bool = False) -> Stages:
-    """The window keeps keys by their distance i - j."""
-
-    def stage(call: Call) -> Tensor | None:
-        width = call.case.window
-        if width is None:
-            return None
-        offset = _offset(call, other_corner=other_corner)
-        return keep(torch.arange(call.queries)[:, None] + offset - torch.arange(call.keys), width)
-
-    return {"window": stage}
-
-
-WINDOW = where(
-    lambda call: call.case.window is not None,
-    Fault("window_ignored", "The window is ignored.", "Hide keys that lie w or more away.", one(window=_none)),
-    Fault(
-        "window_off_by_one", "The window keeps one key too many.", "Keep distances less than w (a kernel that counts inclusively gets w - 1 in call=).",
-        each(_window, lambda d, w: d.abs() <= w, lambda d, w: (d <= w) & (d > -w), lambda d, w: (d < w) & (d >= -w)),
-    ),
-    Fault(
-        "window_one_too_narrow", "The window keeps one key too few.", "Keep distances less than w.",
-        each(_window, lambda d, w: d.abs() < w - 1, lambda d, w: d.abs() < max(w - 1, 1), lambda d, w: (d < w - 1) & (d > -w), lambda d, w: (d < w) & (d > -w + 1)),
-    ),
-    Fault(
-        "window_on_one_side_only", "The window bounds one side of the query only.", "Bound both sides.",
-        each(_window, lambda d, w: d < w, lambda d, w: d > -w, lambda d, w: (d < w) & (d >= 0), lambda d, w: (d > -w) & (d <= 0)),
-    ),
-    Fault(
-        "window_halved", "The window is split over both sides.", "Keep distances less than w on each side.",
-        each(_window, lambda d, w: d.abs() <= w // 2, lambda d, w: d.abs() < max(w // 2, 1), lambda d, w: (d <= w // 2) & (d > -w), lambda d, w: (d < w) & (d >= -(w // 2)),),
-    ),
-    Fault(
-        "window_aligned_otherwise", "The window is aligned with another corner than the triangle.", "Align both alike.",
-        lambda call: (_window(lambda d, w: d.abs() < w, other_corner=True),),
-    ),
-    Fault("window_drops_causality", "Causality is dropped when a window is given.", "Let both hold.", one(causal=_none)),
-    Fault("mask_ignored_with_window", "The mask is dropped when a window is given.", "Let both hold.", one(mask=_none)),
-)  # fmt: skip
-
-
-def _empty(call: Call) -> bool:
-    return call.case.may_have_empty_rows or call.keys == 0 or _is_causal(call)
-
-
-def _empty_rows(answer: Callable[[Call, Tensor, Tensor], Tensor]) -> Stages:
-    """The weights of an empty row are an answer of their own."""
-
-    def stage(call: Call, masked: Tensor) -> Tensor:
-        empty = (masked == -math.inf).all(-1, keepdim=True)
-        weights = torch.softmax(masked.masked_fill(empty, 0.0), -1)
-        return torch.where(empty, answer(call, masked, weights), weights)
-
-    return {"normalise": stage}
-
-
-def _one_key(index: int) -> Stages:
-    return _empty_rows(
-        lambda call, masked, weights: (
-            torch.nn.functional.one_hot(torch.tensor(index % call.keys), call.keys).double().expand_as(weights)
-        )
-    )
-
-
-def _first_uniform(size: int) -> Stages:
-    return _empty_rows(
-        lambda call, masked, weights: ((torch.arange(call.keys) < size).double() / min(size, call.keys)).expand_as(
-            weights
-        )
-    )
-
-
-def _own_scores(call: Call, masked: Tensor, weights: Tensor) -> Tensor:
-    return torch.softmax(call.kept["raw"], -1)
-
-
-def _kept_scores(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
-    call.kept["raw"] = scores
-    return hide(call, scores, allowed)
-
-
-def _nan_backward(call: Call, masked: Tensor) -> Tensor:
-    """Softmax of a row of -inf, cleaned afterwards: the gradient stays NaN."""
-    weights = torch.softmax(masked, -1)
-    answer = 1.0 / max(call.keys, 1) if call.setting.empty_row == "uniform" else 0.0
-    return torch.where(torch.isnan(weights), answer, weights)
-
-
-def _added_infinity(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
-    """-inf is added, so that the NaN of the softmax passes on to the scores."""
-    if allowed is None:
-        return scores
-    return scores + torch.zeros(allowed.shape, dtype=torch.float64).masked_fill(~allowed, -math.inf)
-
-
-def _everything_nan(call: Call, output: Tensor) -> Tensor:
-    empty = (call.kept["masked"] == -math.inf).all(-1).any()
-    return torch.where(empty, math.nan, output)
-
-
-def _mask_dropped(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
-    if allowed is None or bool(allowed.expand(scores.shape).any(-1).all()):
-        return hide(call, scores, allowed)
-    return scores
-
-
-EMPTY = where(
-    _empty,
-    Fault(
-        "empty_row_nan", "A row that may attend to nothing is NaN.", "Give the declared answer (or declare empty_row='nan').",
-        lambda call: (_empty_rows(lambda c, m, w: torch.full_like(w, math.nan)),),
-    ),
-    Fault(
-        "empty_row_zeros", "A row that may attend to nothing is zero.", "Give the declared answer (or declare empty_row='zeros').",
-        lambda call: (_empty_rows(lambda c, m, w: torch.zeros_like(w)),),
-    ),
-    Fault(
-        "empty_row_uniform_average", "A row that may attend to nothing averages all values.", "Give the declared answer (or declare empty_row='uniform').",
-        lambda call: (_empty_rows(lambda c, m, w: torch.full_like(w, 1 / max(c.keys, 1))),),
-    ),
-    Fault(
-        "empty_row_attends_one_key", "A row that may attend to nothing attends its first (or last) key.", "Give the declared answer.",
-        each(_one_key, 0, -1), lambda call: _empty(call) and call.keys > 0,
-    ),
-    Fault(
-        "empty_row_uniform_over_some_keys", "A row that may attend to nothing averages the first values only.", "Give the declared answer.",
-        each(_first_uniform, 2, 4, 8, 16),
-    ),
-    Fault(
-        "empty_row_keeps_its_scores", "A row that may attend to nothing is the softmax of its hidden scores.",
-        "Fill hidden scores in place of lowering them.", lambda call: ({"hide": _kept_scores, **_empty_rows(_own_scores)},),
-    ),
-    Fault(
-        "empty_row_poisons_the_tensor", "One empty row makes everything NaN.", "Keep rows apart.", one(spread=_everything_nan),
-    ),
-    Fault(
-        "empty_row_drops_the_mask", "One empty row drops the mask for all rows.", "Keep rows apart.", one(hide=_mask_dropped),
-    ),
-)  # fmt: skip
-
-GRADIENT = where(
-    _empty,
-    Fault(
-        "empty_row_nan_gradient", "An empty row is cleaned after the softmax, so that its gradient is NaN.",
-        "Clean the scores before the softmax, or fill with a finite number.",
-        lambda call: ({"normalise": _nan_backward, "hide": _added_infinity}, {"normalise": _nan_backward}),
-    ),
-)  # fmt: skip
-"""What shows in gradients only."""
-
-FAULTS: tuple[Fault, ...] = (*EMPTY, *CAUSAL, *WINDOW, *MASK[:2], *FILL, *MASK[2:])
+FAULTS: tuple[Fault, ...] = (*MASK[:2], *FILL, *MASK[2:])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...expectations import merge_heads, split_heads
+from ...oracle.expectations import merge_heads, split_heads
 from ..stages import Call, Stages, project, split
 from .fault import Fault, Variants, of, one, where
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from ...expectations import scale_of
+from ...oracle.expectations import scale_of
 from ..stages import Call, Stages
 from .fault import Fault, each, one, where
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
+from attention_conformance.auditing.workers import audit_many, gather
 from attention_conformance.environment import header
 from attention_conformance.results import Audited, Line, described_line, dump, header_line, judged_line, record_line
-from attention_conformance.workers import audit_many, gather
 from tests.survey.entries.torch_own import ENTRIES
 
 BASE = "2.13.0"

@@ -1,0 +1,1 @@
+"""Audits: targets dealt out to child processes, judged there, and their records gathered."""

@@ -1,0 +1,1 @@
+"""The golden vectors that ship with the suite."""

@@ -1,0 +1,1 @@
+"""What is said of a failure: its text, the keys that were really seen, and a script to paste."""
