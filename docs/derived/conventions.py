@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from attention_conformance import Capabilities
-from attention_conformance.conventions import CONVENTIONS, Convention
+from attention_conformance.conventions.table import CONVENTIONS, Convention
 from attention_conformance.rulebook import catalogue
 from tests.survey.markdown import code, counted, plain, table
 from tests.survey.summary import SUMMARY
