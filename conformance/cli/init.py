@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -75,20 +74,14 @@ def _plain(path: Path) -> str:
 
 
 def _write(path: Path, found: Sequence[Found]) -> None:
-    """Write the module to a new file. Raises Stop where there is one; what could be added to it is printed."""
-    from ..starting.write import imports, module_text, registrations
+    """Write the module to a new file. Raises ModuleExists where there is one; what could be added to it is printed."""
+    from ..starting.write import ModuleExists, create, imports, registrations
 
-    if os.path.lexists(path):
-        click.echo(f"\n{imports(found)}\n{registrations(found)}")
-        raise Stop(
-            USAGE,
-            f"{_plain(path)} exists and is left as it is. Add to it what is new of the lines above, or name another "
-            "file: --output FILE.",
-        )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(module_text(found))
+        create(path, found)
+    except ModuleExists:
+        click.echo(f"\n{imports(found)}\n{registrations(found)}")
+        raise
     except OSError as error:
         raise Stop(
             USAGE, f"{_plain(path)}: {error.strerror}. Name a file that can be written: --output FILE."
@@ -119,7 +112,7 @@ def _next_steps(layout: Layout, found: Sequence[Found], path: Path) -> str:
         steps.append(f"pip install -e .        # {missing.module} is not installed here")
     where = "" if missing is None or layout.is_installable else f"PYTHONPATH={layout.search_path(missing.place.path)} "
     steps.append(f"{where}python -m pytest {shlex.quote(_plain(path))}")
-    probe = f"attention-conformance probe {found[0].target}"
+    probe = f"attention-conformance probe {shlex.quote(_plain(path))}"
     return (
         "next:\n" + "".join(f"  {each}\n" for each in steps) + f"what to declare, if a convention differs:\n  {probe}"
     )

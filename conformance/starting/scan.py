@@ -6,12 +6,13 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from ..calling.names import built_role, called_role
+from .arguments import Definition
 from .findings import LeftOut, Place
 from .layout import TEST_FOLDERS, Layout
 
@@ -26,7 +27,7 @@ LARGEST = 2_000_000
 ATTENTION = ("attn", "attention", "mha", "msa")
 """What the name of a class holds that is attention."""
 
-_NO_SOURCE = re.compile(r"(test_.*|.*_test|conftest|setup|noxfile)\.py")
+_NO_SOURCE = re.compile(r"(test_.*|.*_test|conftest|setup|noxfile|__main__)\.py")
 _DEFINITION = re.compile(r"\bdef\s+\w+[^(:]*\((.*?)\)\s*(?:->[^:]*)?:", re.DOTALL)
 _CLASS = re.compile(rf"\bclass\s+\w*(?:{'|'.join(ATTENTION)})\w*", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -40,6 +41,11 @@ class Source:
     module: str | None
     tree: ast.Module
 
+    @property
+    def definitions(self) -> Iterator[Definition | ast.ClassDef]:
+        """Its outermost definitions, those under a condition or in a `try` among them."""
+        return _outermost(self.tree.body)
+
     @cached_property
     def imported(self) -> frozenset[str]:
         """The top-level names of all modules that it imports."""
@@ -50,6 +56,14 @@ class Source:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.partition(".")[0])
         return frozenset(found)
+
+
+def _outermost(body: Iterable[ast.AST]) -> Iterator[Definition | ast.ClassDef]:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node
+        elif isinstance(node, (ast.If, ast.Try, ast.ExceptHandler, ast.With)):
+            yield from _outermost(ast.iter_child_nodes(node))
 
 
 @dataclass

@@ -67,7 +67,7 @@ def test_tests_stand_where_the_others_do(tmp_path: Path, files: Mapping[str, str
     "path",
     [
         ".hidden/a.py", "__pycache__/a.py", "build/a.py", "tests/a.py", "package/tests/a.py", "node_modules/a.py", "docs/a.py",
-        "lib/site-packages/a.py", "environment/lib/a.py", "test_a.py", "conftest.py", "setup.py", "a.txt",
+        "lib/site-packages/a.py", "environment/lib/a.py", "test_a.py", "conftest.py", "setup.py", "package/__main__.py", "a.txt",
     ],
 )  # fmt: skip
 def test_what_holds_no_code_of_the_package_is_not_read(tmp_path: Path, path: str) -> None:
