@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .records import Record as Record
     from .records import Verdict as Verdict
     from .runner import check as check
-    from .runner import verdict as verdict
+    from .verdicts import verdict as verdict
 
 _HOMES = {
     "Capabilities": "capabilities",
@@ -45,7 +45,7 @@ _HOMES = {
     "projected": "bridges.modules",
     "register": "implementation",
     "stepwise": "calling.protocols",
-    "verdict": "runner",
+    "verdict": "verdicts",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

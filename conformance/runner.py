@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -13,13 +14,12 @@ import torch
 from .cases.case import Case
 from .deviations import Deviation
 from .diagnosis import Diagnostician
-from .errors import nearest
-from .foreign.edge import FOREIGN, Unreadable, is_interrupt, telling_interrupts_apart
+from .foreign.edge import FOREIGN, Unreadable, is_interrupt, spared, telling_interrupts_apart
 from .foreign.process_state import process_state_kept
 from .implementation import Implementation, describe
 from .oracle.comparing import Departure, NotApplicable
-from .records import Key, Outcome, Picture, Record, Verdict
-from .rulebook import RETIRED, Rule, catalogue, get_rule, run_first
+from .records import Key, Outcome, Picture, Record
+from .rulebook import Rule, get_rule, run_first
 from .selection import fitted_cases, plan, ruled_out
 from .story import failure as story
 from .story.reaching import of_masks
@@ -109,35 +109,47 @@ class Examination:
         return subject if mode == "train" else subject.in_mode(mode)
 
     def _run(self, rule: Rule, dtype: str | None, working: str, cases: list[Case]) -> Record:
-        worst: float | None = None
-        skipped: list[str] = []
-        remark = ""
         modes = rule.modes if has_two_modes(self.implementation) else rule.modes[-1:]
-        for case in cases:
-            for mode in modes:
-                trial = Trial(self._subject(working, mode), case)
-                try:
-                    rule.function(trial)
-                except NotApplicable as reason:
-                    skipped.append(str(reason))
-                    continue
-                except Departure as departure:
-                    return self._failed(rule, dtype, trial, departure)
-                except FOREIGN as error:
-                    diagnosis = self._diagnostician.of_error(rule, error)
-                    text = story.of_error(rule, trial, error, diagnosis)
-                    return self._record(rule, dtype, Outcome.ERROR, text, case=case.name, diagnosis=diagnosis)
-                except BaseException as error:  # what came back may raise anything when it is looked at
-                    if is_interrupt(error):
-                        raise
-                    text = story.of_error(rule, trial, Unreadable(error))
-                    return self._record(rule, dtype, Outcome.ERROR, text, case=case.name)
-                remark = trial.remark or remark
-                if trial.ratio is not None:
-                    worst = trial.ratio if worst is None else max(worst, trial.ratio)
-        if len(skipped) == len(cases) * len(modes):
+        passed: list[tuple[float | None, str]] = []
+        skipped: list[str] = []
+        for case, mode in itertools.product(cases, modes):
+            trial = Trial(self._subject(working, mode), case)
+            try:
+                departs = self._tried(rule, dtype, trial)
+            except NotApplicable as reason:
+                skipped.append(str(reason))
+                continue
+            if departs is not None:
+                return departs
+            passed.append((trial.ratio, trial.remark))
+        if not passed:
             return self._record(rule, dtype, Outcome.NOT_APPLICABLE, skipped[0])
-        return self._record(rule, dtype, Outcome.PASSED, remark, ratio=worst)
+        ratios = [ratio for ratio, _ in passed if ratio is not None]
+        remark = next((told for _, told in reversed(passed) if told), "")
+        return self._record(rule, dtype, Outcome.PASSED, remark, ratio=max(ratios, default=None))
+
+    def _tried(self, rule: Rule, dtype: str | None, trial: Trial) -> Record | None:
+        """Try a rule on one case in one mode. Return the record where it does not hold. Raises NotApplicable."""
+        try:
+            rule.function(trial)
+        except NotApplicable:
+            raise
+        except Departure as departure:
+            return self._failed(rule, dtype, trial, departure)
+        except FOREIGN as error:
+            diagnosis = self._diagnostician.of_error(rule, error)
+            return self._erred(rule, dtype, trial, error, diagnosis)
+        except BaseException as error:  # what came back may raise anything when it is looked at
+            if is_interrupt(error):
+                raise
+            return self._erred(rule, dtype, trial, Unreadable(error))
+        return None
+
+    def _erred(
+        self, rule: Rule, dtype: str | None, trial: Trial, error: Exception, diagnosis: tuple[str, ...] = ()
+    ) -> Record:  # fmt: skip
+        text = story.of_error(rule, trial, error, diagnosis)
+        return self._record(rule, dtype, Outcome.ERROR, text, case=trial.case.name, diagnosis=diagnosis)
 
     def _failed(self, rule: Rule, dtype: str | None, trial: Trial, departure: Departure) -> Record:
         if departure.blocks:
@@ -152,22 +164,18 @@ class Examination:
 
     def _pictures(self, trial: Trial, departure: Departure) -> tuple[Picture, ...]:
         """Return what there is to look at: the errors, and where a mask hides keys, those that are really seen."""
-        try:
-            return departure.pictures + of_masks(trial, departure.inputs or trial.inputs)
-        except BaseException as error:  # the implementation is called again, and what comes back is looked at
-            if is_interrupt(error):
-                raise
-            return departure.pictures
+        asked = departure.inputs or trial.inputs
+        return spared(lambda: departure.pictures + of_masks(trial, asked), departure.pictures)
 
     def _diagnosed(self, rule: Rule, trial: Trial, departure: Departure) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return which known faults explain a departure and, where none does, what it needs to show."""
-        try:
+
+        def diagnosed() -> tuple[tuple[str, ...], tuple[str, ...]]:
             diagnosis = self._diagnostician.of_departure(rule, trial, departure)
             return diagnosis, () if diagnosis else self._diagnostician.narrowed(rule, trial)
-        except BaseException as error:  # the implementation is called again, and what comes back is looked at
-            if is_interrupt(error):
-                raise
-            return (), ()
+
+        nothing: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        return spared(diagnosed, nothing)
 
     def _deviating(self, record: Record, seconds: float) -> Record:
         outcome, message = record.outcome, record.message
@@ -217,44 +225,3 @@ def check(
     examined = Examination(implementation, name=name, seed=seed)
     for key in plan(implementation, tier=tier, select=select):
         yield examined.run_one(get_rule(key.rule), key.dtype)
-
-
-def verdict(implementation: Implementation, records: Iterable[Record]) -> Verdict:
-    """Return the verdict over the records of one implementation."""
-    return verdict_over(records, bool(implementation.declared))
-
-
-def verdict_over(records: Iterable[Record], declared: bool) -> Verdict:
-    """Return the verdict over records of an implementation; `declared` says whether it has conventions of its own."""
-    records = list(records)
-    smoke = {rule.id for rule in catalogue().values() if rule.smoke}
-    bad = [record for record in records if record.bad]
-    if any(record.rule in smoke and record.failing for record in bad):
-        return Verdict.BROKEN
-    if bad:
-        return Verdict.DEPARTS
-    deviates = any(record.outcome is Outcome.DEVIATION for record in records)
-    return Verdict.DECLARED if deviates or declared else Verdict.CONFORMS
-
-
-def stale(name: str, device: str, deviations: Iterable[Deviation], records: Iterable[Record]) -> list[str]:
-    """Return a sentence for each deviation of a full run that names no rule, or under which nothing departs any more.
-
-    `records` are all those of the implementation called `name`. An entry that no record falls under is left alone, and
-    so is one whose rule could not be run.
-    """
-    records = list(records)
-    found = []
-    for entry in deviations:
-        hits = [r for r in records if r.rule == entry.rule and entry.applies(r.dtype, device, torch.__version__)]
-        if entry.rule not in catalogue():
-            found.append(
-                f"{name}: Deviation({entry.rule!r}) names no rule of the catalogue{_instead(entry)}; remove it"
-            )
-        elif hits and all(r.outcome in (Outcome.PASSED, Outcome.NOT_APPLICABLE) for r in hits):
-            found.append(f"{name}: nothing departs from {entry.rule} any more; remove {entry.written}")
-    return found
-
-
-def _instead(entry: Deviation) -> str:
-    return " any more" if entry.rule in RETIRED else nearest(entry.rule, catalogue()).rstrip("?.")

@@ -19,7 +19,7 @@ from attention_conformance.errors import (
     UnknownRule,
 )
 from attention_conformance.implementation import describe, registered
-from attention_conformance.runner import stale
+from attention_conformance.verdicts import stale
 from tests.kernels import attend, zeros
 
 

@@ -17,7 +17,7 @@ from attention_conformance.report import terminal
 from attention_conformance.report.combining import Entry
 from attention_conformance.results import Audited, Described, Judged, read
 from attention_conformance.rulebook import catalogue
-from attention_conformance.runner import stale
+from attention_conformance.verdicts import stale
 from tests.kernels import zeros
 from tests.made import HEADER
 from tests.plugin.suites import ALONE, repository
@@ -186,7 +186,7 @@ def test_each_entry_is_judged_for_itself() -> None:
 def test_an_entry_that_names_no_rule_gets_the_nearest_one(monkeypatch: pytest.MonkeyPatch) -> None:
     (told,) = stale("it", "cpu", [Deviation("MASK-902", reason="once")], [])
     assert told.startswith("it: Deviation('MASK-902') names no rule of the catalogue, did you mean 'MASK-0")
-    monkeypatch.setattr("attention_conformance.runner.RETIRED", frozenset({"MASK-902"}))
+    monkeypatch.setattr("attention_conformance.verdicts.RETIRED", frozenset({"MASK-902"}))
     (told,) = stale("it", "cpu", [Deviation("MASK-902", reason="once")], [])
     assert told == "it: Deviation('MASK-902') names no rule of the catalogue any more; remove it"
 

@@ -61,8 +61,9 @@ def _judge(channel: Channel, loaded: Any, task: Mapping[str, Any], watch: Watch)
     from ..environment import described
     from ..foreign.edge import safe
     from ..results import described_line
-    from ..runner import Examination, stale, verdict
+    from ..runner import Examination
     from ..selection import plan
+    from ..verdicts import stale, verdict
 
     loaded, inferred = _inferred(channel, loaded, task) if task["infer"] else (loaded, {})
     keys = plan(loaded.implementation, tier=task["tier"], select=task["select"])

@@ -31,7 +31,7 @@ from ..results import (
     to_record,
 )
 from ..rulebook import catalogue
-from ..runner import stale, verdict_over
+from ..verdicts import stale, verdict_over
 from ..writable import opened
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import threading
@@ -30,7 +31,7 @@ class Unreadable(ConformanceError):
 
     def __init__(self, original: BaseException) -> None:
         frames = traceback.extract_tb(original.__traceback__)
-        own = [frame for frame in frames if frame.filename.startswith(_OWN)] or list(frames)
+        own = [frame for frame in frames if frame.filename.startswith(OWN)] or list(frames)
         place = f" at {own[-1].filename.rsplit('/', 1)[-1]}:{own[-1].lineno}" if own else ""
         told = f"{_kind(original)}: {_shortened(safe(_message(original)))}"
         super().__init__(f"what it returned made this rule fail{place} with {told}")
@@ -88,11 +89,12 @@ def _shortened(text: str) -> str:
 
 def _place(original: BaseException) -> str:
     frames = traceback.extract_tb(original.__traceback__)
-    foreign = [frame for frame in frames if not frame.filename.startswith(_OWN)]
-    return f" (at {foreign[-1].filename.rsplit('/', 1)[-1]}:{foreign[-1].lineno})" if foreign else ""
+    foreign = [frame for frame in frames if not frame.filename.startswith(OWN)]
+    return f" (at {os.path.basename(foreign[-1].filename)}:{foreign[-1].lineno})" if foreign else ""
 
 
-_OWN = __file__.rsplit("/", 1)[0] + "/"
+OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+"""The folder of this package: what lies in it is not foreign."""
 
 
 class _Interrupt:
@@ -140,3 +142,14 @@ def foreign(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if is_interrupt(original) or isinstance(original, (WrongResult, UnknownCall, FrameworkMissing)):
             raise
         raise Raised(original) from original
+
+
+def spared(function: Callable[[], T], otherwise: T) -> T:
+    """Return what a function gives that calls foreign code once more, or looks at what came back; where that raises,
+    `otherwise`."""
+    try:
+        return function()
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        return otherwise

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
+from ..foreign.edge import OWN
 from ..foreign.footprint import Scales, allowance
 
 START_SECONDS = 300.0
@@ -34,7 +35,6 @@ _MOST_SAID = 2_000_000
 _CODE = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from {} import serve; serve()"
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
 _STDLIB = sysconfig.get_path("stdlib")
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def _where(said: str) -> str:
     traces = [block for block in blocks if block.startswith(("Current thread", "Thread"))]
     chosen = next((block for block in reversed(traces) if block.startswith("Current")), traces[-1] if traces else "")
     frames = [frame for frame in map(_FRAME.fullmatch, chosen.splitlines()) if frame is not None]
-    foreign = [frame for frame in frames if not frame["file"].startswith(_OWN)]
+    foreign = [frame for frame in frames if not frame["file"].startswith(OWN)]
     told = next((frame for frame in foreign if not _is_of_others(frame["file"])), foreign[0] if foreign else None)
     return "" if told is None else f" (at {os.path.basename(told['file'])}:{told['line']})"
 

@@ -43,9 +43,9 @@ def show_rule(console: Console, rule: Rule) -> None:
     if rule.reason:
         _line(console, rule.reason)
     console.print()
-    facts = _facts(rule)
-    width = max(map(len, facts))
-    for name, text in facts.items():
+    known = facts(rule)
+    width = max(map(len, known))
+    for name, text in known.items():
         _line(console, f"{name:<{width}}  {text.replace(_BREAK, _BREAK + ' ' * (width + 2))}")
 
 
@@ -53,8 +53,9 @@ def _line(console: Console, text: str) -> None:
     console.print(Text(text), soft_wrap=True)
 
 
-def _facts(rule: Rule) -> dict[str, str]:
-    facts = {
+def facts(rule: Rule) -> dict[str, str]:
+    """Return what is known of a rule beside its sentence and reason, a line for each case and each fault it catches."""
+    known = {
         "source": rule.source,
         "judges": f"the convention {rule.convention}" if rule.convention else "",
         "runs in": f"{_DTYPES[rule.dtypes]}; modes {', '.join(rule.modes)}; {' and '.join(rule.kinds)}s",
@@ -64,7 +65,7 @@ def _facts(rule: Rule) -> dict[str, str]:
         "cases": "\n".join(case.describe() for case in rule.cases),
         "catches": "\n".join(caught_faults().get(rule.id, ())),
     }
-    return {name: text for name, text in facts.items() if text}
+    return {name: text for name, text in known.items() if text}
 
 
 @lru_cache(maxsize=1)

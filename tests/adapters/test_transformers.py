@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import ModuleType
@@ -15,11 +13,8 @@ import pytest
 from attention_conformance import check
 from attention_conformance.adapters import ADAPTERS
 from attention_conformance.cases.case import PLAIN
-from attention_conformance.fitting import Excluded, fit
 from attention_conformance.loading import load
-from attention_conformance.story.reproduction import script
-from attention_conformance.trials.subject import Subject
-from attention_conformance.trials.trial import Trial
+from tests.adapters.pasted import largest_differences
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +34,6 @@ SOUND = (
     "speecht5.modeling_speecht5:SpeechT5Attention", "t5.modeling_t5:T5Attention", "xlm.modeling_xlm:MultiHeadAttention",
 )  # fmt: skip
 PASTED = ("llama.modeling_llama:LlamaAttention[grouped]", f"llama.modeling_llama:{EAGER}", "t5.modeling_t5:T5Attention")
-ALONE = "import sys; sys.modules['attention_conformance'] = None; exec(compile(sys.stdin.read(), 'script', 'exec'))"
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +55,7 @@ def test_what_is_sound_passes(target: str) -> None:
 @pytest.mark.parametrize("target", PASTED)
 def test_a_script_runs_where_only_the_package_is_installed(target: str) -> None:
     (loaded,) = load(f"transformers.models.{target}")
-    case = fit(PLAIN, loaded.implementation)
-    assert not isinstance(case, Excluded)
-    trial = Trial(Subject(loaded.implementation, "fp32"), case)
-    lines = script(trial, trial.inputs)
-    assert lines is not None
-    code = "\n".join(lines)
-    ran = subprocess.run([sys.executable, "-c", ALONE], input=code, text=True, capture_output=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    differences = [float(number) for number in re.findall(r"largest difference (\S+)", ran.stdout)]
+    differences = largest_differences(loaded.implementation, "fp32", PLAIN)
     assert len(differences) == 4
     assert max(differences) < 1e-4
 

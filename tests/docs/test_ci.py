@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import importlib
+import importlib.metadata
 import os
 import re
 import shutil
@@ -22,6 +23,8 @@ import pytest
 from attention_conformance import __version__
 
 yaml = importlib.import_module("yaml")  # it has no types
+
+pytestmark = pytest.mark.xdist_group("ci recipes")  # one worker makes the shards
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "ci"
@@ -38,13 +41,13 @@ from attention_conformance import register
 from attention_conformance.reference.attention import attention
 
 for number in range(4):
-    register(attention, name=f"kernel{number}", dtypes=("fp32",))
+    register(attention, name=f"kernel{number}", dtypes=("fp32",), mask=(), gradient="none")
 """
 TEST = """
 from attention_conformance import register
 from attention_conformance.reference.attention import attention
 
-kernel = register(attention, dtypes=("fp32",))
+kernel = register(attention, dtypes=("fp32",), mask=(), gradient="none")
 """
 
 
@@ -137,6 +140,23 @@ def test_github_puts_shards_together(parts: Path) -> None:
     [command] = steps(RECIPES / "github-shards.yml", "report")
     assert "4 of 4 implementations conform" in run(command, parts, GITHUB_STEP_SUMMARY="summary.md")
     assert {"results.jsonl", "report.html", "summary.md"} <= {path.name for path in parts.iterdir()}
+
+
+def test_reports_need_what_their_jobs_install(parts: Path) -> None:
+    """Everything else that the package requires is made impossible to import."""
+    github = [step.get("run", "") for step in recipe(RECIPES / "github-shards.yml")["jobs"]["report"]["steps"]]
+    [line] = recipe(RECIPES / "gitlab.yml")[".report"]["before_script"]
+    assert line in github
+    installed = line.rpartition("pip install ")[2].split()
+    required = [text for text in importlib.metadata.requires("attention-conformance") or () if "extra ==" not in text]
+    absent = {re.split(r"[>=<~! ]", text)[0].replace("-", "_") for text in required} - set(installed)
+    assert "torch" in absent
+    code = f"import sys; sys.modules |= dict.fromkeys({sorted(absent)}); from attention_conformance.cli import main; main()"
+    for arguments in (
+        ["part1.jsonl", "--mixed", "--html", "a.html", "--markdown", "a.md"],
+        ["--compare", *["part1.jsonl"] * 2],
+    ):
+        subprocess.run([sys.executable, "-c", code, "report", *arguments], cwd=parts, check=True, capture_output=True)
 
 
 def test_gitlab_puts_shards_together_compares_and_publishes(parts: Path) -> None:

@@ -25,8 +25,9 @@ from attention_conformance.implementation import Implementation, describe
 from attention_conformance.records import Key, Outcome, Record
 from attention_conformance.reference.attention import attention
 from attention_conformance.rulebook import get_rule
-from attention_conformance.runner import Examination, verdict
+from attention_conformance.runner import Examination
 from attention_conformance.selection import plan
+from attention_conformance.verdicts import verdict
 
 
 def dropping(

@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from attention_conformance import Outcome, Verdict
-from attention_conformance.runner import verdict
 from attention_conformance.selection import plan
+from attention_conformance.verdicts import verdict
 from tests.plugin.suites import ALONE, repository
 
 from .measure import FAULTY, SOUND, judge, outcomes

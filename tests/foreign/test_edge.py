@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 
 import pytest
+import torch
 from torch import Tensor
 
 from attention_conformance import Outcome, check
+from attention_conformance.cases.layouts import to_layout
 from attention_conformance.foreign.edge import Raised, device_is_lost, foreign, safe, telling_interrupts_apart
 from tests.kernels import attend
 
@@ -130,3 +132,8 @@ def test_an_implementation_that_exits_gets_records_with_safe_text() -> None:
     assert [record.outcome for record in records] == [Outcome.ERROR]
     assert "it raised SystemExit" in records[0].message
     assert "\x1b" not in records[0].message
+
+
+def test_the_place_of_an_error_is_outside_this_package_wherever_it_was_raised_inside() -> None:
+    with pytest.raises(Raised, match=r"\(at test_edge\.py:\d+\)"):
+        foreign(lambda: to_layout(torch.zeros(1), "BLHD"))

@@ -1,6 +1,6 @@
 """Measure which rules reject which mutant, and write the two tables that `test_faulty` and `test_catalogue` hold.
 
-Run `python -m tests.rules.measure_power` after a change of rules or mutants. Every mutant is judged in a process of its
+Run `python -m tests.rules.measure_power` after a change of rules or mutants; `tests.rules.enter` measures new ones only. Every mutant is judged in a process of its
 own, because some leave theirs changed: by the default tier, and by the thorough one where that does not reject it.
 Thorough rules are tried on other mutants too until a few are found that they reject. Takes many minutes. `--only NAME
 ...` measures some mutants by every rule, prints what rejects them and writes nothing.
@@ -261,9 +261,9 @@ def specificity(table: Measured) -> Counter[str]:
 
 
 def power_table(table: Measured, bench: Bench) -> dict[str, dict[str, Any]]:
-    """Return the entry of each mutant of the zoo that some rule rejects."""
+    """Return the entry of each mutant of the zoo that was measured and is rejected by some rule."""
     specific = specificity(table)
-    names = [mutant.name for mutant in MUTANTS]
+    names = [mutant.name for mutant in MUTANTS if mutant.name in table]
     ordered = {name: sharpest(POPULATION[name], table[name], specific) for name in names}
     best = bench.each(confirmed, ordered.items())
     return {
@@ -337,7 +337,7 @@ def _distance(name: str, rejection: Rejection, *, rules: int) -> tuple[int, int,
     return place, rules, name, _PREFERRED.index(rejection.dtype or "fp32")
 
 
-def _write(path: Path, content: Mapping[str, object]) -> None:
+def write(path: Path, content: Mapping[str, object]) -> None:
     """Write one line for each entry."""
     lines = [f" {json.dumps(name)}: {json.dumps(entry)}" for name, entry in content.items()]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
@@ -373,9 +373,9 @@ def main() -> None:
     warm()
     table = measure(bench, POPULATION)
     power, caught = power_table(table, bench), caught_table(table, bench)
-    _write(POWER, power)
-    _write(CAUGHT, caught)
-    _write(PRINTED, printed(caught))
+    write(POWER, power)
+    write(CAUGHT, caught)
+    write(PRINTED, printed(caught))
     for mutant in MUTANTS:
         if mutant.name not in power:
             print(f"no rule rejects {mutant.name} ({', '.join(mutant.families)}): {mutant.fault}")
