@@ -22,15 +22,19 @@ MOST_LEFT_OUT = 12
 @click.command()
 @click.argument("folder", required=False, default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "-o", "--output", metavar="FILE", help="Write to FILE, or print with -. [default: tests/test_attention.py]"
+    "-o", "--output", metavar="FILE", show_default="tests/test_attention.py", help="Write to FILE, or print with -."
 )
 def init(folder: Path, output: str | None) -> int:
-    """Write the first test module for the attention that FOLDER holds (default: the current folder).
+    """Write the first test module for the attention in FOLDER.
 
-    Source files are read and not executed: functions of query, key and value, and torch modules that are called with
-    them, or with one tensor, and built from a width and a number of heads. An existing file is left as it is.
+    Without FOLDER the current one is searched. Source files are read and not executed: functions of query, key and
+    value, and torch modules that are called with them, or with one tensor, and built from a width and a number of
+    heads. An existing file is left as it is.
 
     \b
+    $ attention-conformance init
+    $ attention-conformance init path/to/repository --output -
+
     Exit codes: 0 written, 2 bad usage or the file exists, 3 nothing was found.
     """
     from ..starting.layout import layout_of

@@ -36,13 +36,12 @@ _BY_FUNCTION = 'write a function that builds it from a width and a number of hea
 
 def dotted(node: ast.expr) -> str:
     """Return `a.b.c` of an expression, of a call or a subscript what is called or subscripted; "" for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
-    if isinstance(node, (ast.Call, ast.Subscript)):
-        return dotted(node.func if isinstance(node, ast.Call) else node.value)
-    return ""
+    names: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
 class Modules:

@@ -73,7 +73,7 @@ def _function_problem(node: Definition, foreign: Sequence[str]) -> str:
     if any(dotted(each).startswith("triton.") for each in node.decorator_list):
         return "it is a Triton kernel; register the function that launches it"
     if isinstance(node, ast.AsyncFunctionDef):
-        return "it is asynchronous"
+        return "it is asynchronous; register a function that waits for it"
     if foreign:
         return f"nothing says what to pass for {listed(foreign)}; register it with call="
     return ""

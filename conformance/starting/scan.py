@@ -28,7 +28,7 @@ ATTENTION = ("attn", "attention", "mha", "msa")
 """What the name of a class holds that is attention."""
 
 _NO_SOURCE = re.compile(r"(test_.*|.*_test|conftest|setup|noxfile|__main__)\.py")
-_DEFINITION = re.compile(r"\bdef\s+\w+[^(:]*\((.*?)\)\s*(?:->[^:]*)?:", re.DOTALL)
+_DEFINITION = re.compile(r"\bdef\s+\w+[^(:]*\((.{0,4000}?)\)\s*(?:->[^:]*)?:", re.DOTALL)
 _CLASS = re.compile(rf"\bclass\s+\w*(?:{'|'.join(ATTENTION)})\w*", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d]\w*")
 
@@ -94,7 +94,8 @@ def scan(layout: Layout) -> Scan:
 def _python_files(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if _is_entered(Path(place, name)))
-        yield from (Path(place, name) for name in sorted(files) if _is_source(name))
+        # A pipe may be called a file of Python too, and reading it would never end.
+        yield from (Path(place, name) for name in sorted(files) if _is_source(name) and Path(place, name).is_file())
 
 
 def _is_entered(folder: Path) -> bool:
@@ -109,7 +110,7 @@ def _is_source(name: str) -> bool:
 
 
 def _parsed(path: Path) -> ast.Module | None:
-    """Return the syntax of a file, None if no word in it can be an argument of attention: most files parse for nothing."""
+    """Return the syntax of a file, None if it holds no attention for certain: most files need no parsing."""
     if path.stat().st_size > LARGEST:
         return None
     data = path.read_bytes()
@@ -122,7 +123,7 @@ def _parsed(path: Path) -> ast.Module | None:
 
 
 def _may_hold_attention(text: str) -> bool:
-    """Say whether a definition takes what attention takes, or a class is called so. Parsing would be sixty times slower."""
+    """Say whether a definition takes what attention takes, or a class is called so."""
     for arguments in _DEFINITION.findall(text):
         words = set(_WORD.findall(arguments))
         roles = {found[0] for found in map(called_role, words) if found is not None}
@@ -134,4 +135,4 @@ def _may_hold_attention(text: str) -> bool:
 def _told(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}, {error.msg}"
-    return f"{error or type(error).__name__}"
+    return str(error) or type(error).__name__
