@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,15 +22,19 @@ MOST_LEFT_OUT = 12
 @click.command()
 @click.argument("folder", required=False, default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "-o", "--output", metavar="FILE", help="Write to FILE, or print with -. [default: tests/test_attention.py]"
+    "-o", "--output", metavar="FILE", show_default="tests/test_attention.py", help="Write to FILE, or print with -."
 )
 def init(folder: Path, output: str | None) -> int:
-    """Write the first test module for the attention that FOLDER holds (default: the current folder).
+    """Write the first test module for the attention in FOLDER.
 
-    Source files are read and not executed: functions of query, key and value, and torch modules that are called with
-    them, or with one tensor, and built from a width and a number of heads. An existing file is left as it is.
+    Without FOLDER the current one is searched. Source files are read and not executed: functions of query, key and
+    value, and torch modules that are called with them, or with one tensor, and built from a width and a number of
+    heads. An existing file is left as it is.
 
     \b
+    $ attention-conformance init
+    $ attention-conformance init path/to/repository --output -
+
     Exit codes: 0 written, 2 bad usage or the file exists, 3 nothing was found.
     """
     from ..starting.layout import layout_of
@@ -75,20 +78,14 @@ def _plain(path: Path) -> str:
 
 
 def _write(path: Path, found: Sequence[Found]) -> None:
-    """Write the module to a new file. Raises Stop where there is one; what could be added to it is printed."""
-    from ..starting.write import imports, module_text, registrations
+    """Write the module to a new file. Raises ModuleExists where there is one; what could be added to it is printed."""
+    from ..starting.write import ModuleExists, create, imports, registrations
 
-    if os.path.lexists(path):
-        click.echo(f"\n{imports(found)}\n{registrations(found)}")
-        raise Stop(
-            USAGE,
-            f"{_plain(path)} exists and is left as it is. Add to it what is new of the lines above, or name another "
-            "file: --output FILE.",
-        )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(module_text(found))
+        create(path, found)
+    except ModuleExists:
+        click.echo(f"\n{imports(found)}\n{registrations(found)}")
+        raise
     except OSError as error:
         raise Stop(
             USAGE, f"{_plain(path)}: {error.strerror}. Name a file that can be written: --output FILE."
@@ -119,7 +116,7 @@ def _next_steps(layout: Layout, found: Sequence[Found], path: Path) -> str:
         steps.append(f"pip install -e .        # {missing.module} is not installed here")
     where = "" if missing is None or layout.is_installable else f"PYTHONPATH={layout.search_path(missing.place.path)} "
     steps.append(f"{where}python -m pytest {shlex.quote(_plain(path))}")
-    probe = f"attention-conformance probe {found[0].target}"
+    probe = f"attention-conformance probe {shlex.quote(_plain(path))}"
     return (
         "next:\n" + "".join(f"  {each}\n" for each in steps) + f"what to declare, if a convention differs:\n  {probe}"
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..conventions.reading import declaration
 from ..foreign.edge import safe
+from ..implementation import target_name
 from .finding import Finding, Profile
 
 
@@ -53,8 +54,9 @@ def _tuples(answer: Any) -> Any:
 
 def registration(target: str, profile: Profile) -> str:
     """Return the lines that register the target with what was found."""
-    place, name = _import(target)
     implementation = profile.implementation
+    # A module or a file alone registers it already; what is new are the answers.
+    place, name = _import(target) if ":" in target else ("", target_name(implementation.target).rpartition(":")[2])
     more = [] if implementation.framework == "torch" else [f"framework={implementation.framework!r}"]
     if implementation.is_module and not isinstance(implementation.target, type):
         more.insert(0, f"reference={implementation.reference.name!r}")

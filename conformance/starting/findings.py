@@ -49,11 +49,6 @@ class Found:
     framework: str = "torch"
 
     @property
-    def target(self) -> str:
-        """The target as the commands take it."""
-        return f"{self.module}:{self.place.name}"
-
-    @property
     def registered(self) -> str:
         """What is passed to `register`."""
         name = f"{self.module}.{self.place.name}"

@@ -36,13 +36,12 @@ _BY_FUNCTION = 'write a function that builds it from a width and a number of hea
 
 def dotted(node: ast.expr) -> str:
     """Return `a.b.c` of an expression, of a call or a subscript what is called or subscripted; "" for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return f"{dotted(node.value)}.{node.attr}"
-    if isinstance(node, (ast.Call, ast.Subscript)):
-        return dotted(node.func if isinstance(node, ast.Call) else node.value)
-    return ""
+    names: list[str] = []
+    while isinstance(node, (ast.Attribute, ast.Call, ast.Subscript)):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""
 
 
 class Modules:
@@ -51,7 +50,7 @@ class Modules:
     def __init__(self, sources: Sequence[Source]) -> None:
         self._classes: dict[str, list[tuple[Source, ast.ClassDef]]] = {}
         for source in sources:
-            for node in source.tree.body:
+            for node in source.definitions:
                 if isinstance(node, ast.ClassDef):
                     self._classes.setdefault(node.name, []).append((source, node))
 
@@ -59,14 +58,14 @@ class Modules:
         """Judge a class by its arguments; None if it is no attention."""
         line = tuple(self._line(source, node))
         forward = _method(line, "forward") or _method(line, "__call__")
-        if forward is None or not forward.args.posonlyargs + forward.args.args:
+        if forward is None or not (forward.args.posonlyargs or forward.args.args):
             return None
         arguments = forward_arguments(forward)
         takes = module_inputs(arguments)
         is_module = any(base.endswith("Module") for each in line for base in _bases(each))
         if takes is None or not (len(takes) == 3 or (is_module and _speaks_of_attention(node))):
             return None
-        problem = _class_problem(source, line, forward, is_module) or _foreign(node, arguments, takes)
+        problem = _class_problem(source, line, forward, is_module) or _foreign(arguments, takes)
         if problem:
             return Judged("module", takes, problem)
         return _judge_constructor(node, line, takes, kernel_inputs(arguments) is not None)
@@ -127,7 +126,7 @@ def _is_abstract(node: ast.ClassDef, forward: Definition) -> bool:
     return raises or any(mark.rpartition(".")[2] == "abstractmethod" for mark in marks)
 
 
-def _foreign(node: ast.ClassDef, arguments: Arguments, takes: Sequence[str]) -> str:
+def _foreign(arguments: Arguments, takes: Sequence[str]) -> str:
     foreign = foreign_names(arguments, takes)
     return f"nothing says what to pass for {listed(foreign)} in its call; register it with call=" if foreign else ""
 
@@ -138,9 +137,8 @@ def _judge_constructor(
     """Judge how a module is built: from a width and a number of heads, or else as a kernel without parameters."""
     constructor = _method(line, "__init__")
     if constructor is None:
-        outside = [base for each in line for base in _bases(each) if base.rpartition(".")[2] != "Module"]
-        known = not set(outside) - {each.name for each in line}
-        if known and kernel:
+        bases = {base.rpartition(".")[2] for each in line for base in _bases(each)}
+        if kernel and bases <= {"Module", *(each.name for each in line)}:
             return Judged("module", takes, built="")
         return Judged("module", takes, f"its constructor is not in this folder; {_BY_FUNCTION}")
     built = built_arguments(constructor)
@@ -164,9 +162,6 @@ def _constructor_problem(node: ast.ClassDef, built: Arguments, unknown: Sequence
     if kernel and not built.roles & {"width", "heads"}:
         needed = listed([one.name for one in built.required])
         return f"its constructor takes {needed} and no width or heads; {_AS_KERNEL.format(name=node.name)}"
-    what = (
-        f"nothing says what its constructor gets for {listed(unknown)}"
-        if unknown
-        else "it is built without a number of heads"
-    )
-    return f"{what}; {_BY_FUNCTION}"
+    if unknown:
+        return f"nothing says what its constructor gets for {listed(unknown)}; {_BY_FUNCTION}"
+    return f"it is built without a number of heads; {_BY_FUNCTION}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from .arguments import Definition, call_arguments, foreign_names, kernel_inputs, listed
 from .findings import Findings, Found, Judged, LeftOut, Place
@@ -41,22 +41,13 @@ def framework_of(source: Source) -> str:
 
 def _judged(modules: Modules, source: Source) -> Iterator[tuple[Definition | ast.ClassDef, Judged]]:
     seen: set[str] = set()
-    for node in outermost(source.tree.body):
+    for node in source.definitions:
         judged = modules.judge(source, node) if isinstance(node, ast.ClassDef) else judge_function(node)
         if judged is not None and node.name not in seen:
             seen.add(node.name)
             yield node, judged
         if not isinstance(node, ast.ClassDef):
             yield from _nested(node)
-
-
-def outermost(body: Iterable[ast.AST]) -> Iterator[Definition | ast.ClassDef]:
-    """Yield the definitions of a module, those under a condition or in a `try` among them."""
-    for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node
-        elif isinstance(node, (ast.If, ast.Try, ast.ExceptHandler, ast.With)):
-            yield from outermost(ast.iter_child_nodes(node))
 
 
 def _nested(outer: Definition) -> Iterator[tuple[Definition, Judged]]:
@@ -82,7 +73,7 @@ def _function_problem(node: Definition, foreign: Sequence[str]) -> str:
     if any(dotted(each).startswith("triton.") for each in node.decorator_list):
         return "it is a Triton kernel; register the function that launches it"
     if isinstance(node, ast.AsyncFunctionDef):
-        return "it is asynchronous"
+        return "it is asynchronous; register a function that waits for it"
     if foreign:
         return f"nothing says what to pass for {listed(foreign)}; register it with call="
     return ""

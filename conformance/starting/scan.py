@@ -6,12 +6,13 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from ..calling.names import built_role, called_role
+from .arguments import Definition
 from .findings import LeftOut, Place
 from .layout import TEST_FOLDERS, Layout
 
@@ -26,8 +27,8 @@ LARGEST = 2_000_000
 ATTENTION = ("attn", "attention", "mha", "msa")
 """What the name of a class holds that is attention."""
 
-_NO_SOURCE = re.compile(r"(test_.*|.*_test|conftest|setup|noxfile)\.py")
-_DEFINITION = re.compile(r"\bdef\s+\w+[^(:]*\((.*?)\)\s*(?:->[^:]*)?:", re.DOTALL)
+_NO_SOURCE = re.compile(r"(test_.*|.*_test|conftest|setup|noxfile|__main__)\.py")
+_DEFINITION = re.compile(r"\bdef\s+\w+[^(:]*\((.{0,4000}?)\)\s*(?:->[^:]*)?:", re.DOTALL)
 _CLASS = re.compile(rf"\bclass\s+\w*(?:{'|'.join(ATTENTION)})\w*", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d]\w*")
 
@@ -40,6 +41,11 @@ class Source:
     module: str | None
     tree: ast.Module
 
+    @property
+    def definitions(self) -> Iterator[Definition | ast.ClassDef]:
+        """Its outermost definitions, those under a condition or in a `try` among them."""
+        return _outermost(self.tree.body)
+
     @cached_property
     def imported(self) -> frozenset[str]:
         """The top-level names of all modules that it imports."""
@@ -50,6 +56,14 @@ class Source:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.partition(".")[0])
         return frozenset(found)
+
+
+def _outermost(body: Iterable[ast.AST]) -> Iterator[Definition | ast.ClassDef]:
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node
+        elif isinstance(node, (ast.If, ast.Try, ast.ExceptHandler, ast.With)):
+            yield from _outermost(ast.iter_child_nodes(node))
 
 
 @dataclass
@@ -80,7 +94,8 @@ def scan(layout: Layout) -> Scan:
 def _python_files(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if _is_entered(Path(place, name)))
-        yield from (Path(place, name) for name in sorted(files) if _is_source(name))
+        # A pipe may be called a file of Python too, and reading it would never end.
+        yield from (Path(place, name) for name in sorted(files) if _is_source(name) and Path(place, name).is_file())
 
 
 def _is_entered(folder: Path) -> bool:
@@ -95,7 +110,7 @@ def _is_source(name: str) -> bool:
 
 
 def _parsed(path: Path) -> ast.Module | None:
-    """Return the syntax of a file, None if no word in it can be an argument of attention: most files parse for nothing."""
+    """Return the syntax of a file, None if it holds no attention for certain: most files need no parsing."""
     if path.stat().st_size > LARGEST:
         return None
     data = path.read_bytes()
@@ -108,7 +123,7 @@ def _parsed(path: Path) -> ast.Module | None:
 
 
 def _may_hold_attention(text: str) -> bool:
-    """Say whether a definition takes what attention takes, or a class is called so. Parsing would be sixty times slower."""
+    """Say whether a definition takes what attention takes, or a class is called so."""
     for arguments in _DEFINITION.findall(text):
         words = set(_WORD.findall(arguments))
         roles = {found[0] for found in map(called_role, words) if found is not None}
@@ -120,4 +135,4 @@ def _may_hold_attention(text: str) -> bool:
 def _told(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}, {error.msg}"
-    return f"{error or type(error).__name__}"
+    return str(error) or type(error).__name__

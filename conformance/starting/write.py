@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from ..errors import ConformanceError
+from ..foreign.edge import safe
 from .findings import Found
 from .layout import HIDING
+
+
+class ModuleExists(ConformanceError, FileExistsError):
+    """The test module that is to be written is there already."""
+
 
 WIDTH = 88
 """Columns of a line: what formatters leave alone."""
@@ -22,6 +31,18 @@ from attention_conformance import register
 def module_text(found: Sequence[Found]) -> str:
     """Return the test module that registers what was found."""
     return f"{_HEAD}{imports(found)}\n{registrations(found)}"
+
+
+def create(path: Path, found: Sequence[Found]) -> None:
+    """Write the test module to a new file. Raises ModuleExists, or OSError for a place that cannot be written."""
+    if os.path.lexists(path):
+        raise ModuleExists(
+            f"{safe(path.as_posix())} exists and is left as it is. Add to it what is new of the lines above, or name "
+            "another file: --output FILE."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        file.write(module_text(found))
 
 
 def imports(found: Sequence[Found]) -> str:

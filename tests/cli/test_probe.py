@@ -54,6 +54,13 @@ def test_what_is_to_be_pasted_conforms(kernels: str, capsys: Printed, tmp_path: 
     assert cli.run(["audit", "registered.py", "--select", "fp32"]) == cli.CONFORMS
 
 
+def test_what_a_file_registers_is_shown_by_its_own_name(kernels: str, capsys: Printed, tmp_path: Path) -> None:
+    text = f"import {kernels}\nfrom attention_conformance import register\nmine = register({kernels}.attend)\n"
+    (tmp_path / "registered.py").write_text(text)
+    assert cli.run(["probe", "registered.py"]) == cli.CONFORMS
+    assert "\nregister(attend, empty_row='zeros', " in capsys.readouterr().out
+
+
 def test_what_nothing_explains_is_named_and_judged(kernels: str, capsys: Printed) -> None:
     assert cli.run(["probe", f"{kernels}:late", "-v"]) == cli.CONFORMS
     printed = capsys.readouterr().out

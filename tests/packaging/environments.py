@@ -130,11 +130,6 @@ def create(folder: Path, dependencies: Path, *install: str) -> Environment:
     environment = Environment(home, empty)
     purelib = environment.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     (Path(purelib) / "dependencies.pth").write_text(f"{dependencies}\n", encoding="utf-8")
-    install_into(environment, *install)
-    return environment
-
-
-def install_into(environment: Environment, *arguments: str) -> None:
-    """Install into an environment with pip's arguments, without dependencies, which it has."""
     pip = [sys.executable, "-m", "pip", "--python", environment.script("python"), "install"]
-    run(*pip, "--no-deps", "--no-build-isolation", *arguments, cwd=environment.empty)
+    run(*pip, "--no-deps", "--no-build-isolation", *install, cwd=empty)
+    return environment

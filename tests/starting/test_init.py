@@ -48,7 +48,7 @@ def test_it_writes_a_module_and_says_what_comes_next(repository: Path, capsys: P
     assert "found    mykernels/plain.py:5 attend (function of query, key, value, numpy)\n" in said
     assert "wrote    tests/test_attention.py\n" in said
     assert "  python -m pytest tests/test_attention.py\n" in said
-    assert said.endswith("  attention-conformance probe mykernels.fast:attend\n")
+    assert said.endswith("  attention-conformance probe tests/test_attention.py\n")
 
 
 def test_what_it_writes_is_collected_and_judged(repository: Path) -> None:

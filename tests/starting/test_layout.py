@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from attention_conformance.starting.layout import layout_of
+from attention_conformance.starting.recognise import recognise
 from attention_conformance.starting.scan import scan
 from tests.starting.trees import KERNEL, plant
 
@@ -67,7 +69,7 @@ def test_tests_stand_where_the_others_do(tmp_path: Path, files: Mapping[str, str
     "path",
     [
         ".hidden/a.py", "__pycache__/a.py", "build/a.py", "tests/a.py", "package/tests/a.py", "node_modules/a.py", "docs/a.py",
-        "lib/site-packages/a.py", "environment/lib/a.py", "test_a.py", "conftest.py", "setup.py", "a.txt",
+        "lib/site-packages/a.py", "environment/lib/a.py", "test_a.py", "conftest.py", "setup.py", "package/__main__.py", "a.txt",
     ],
 )  # fmt: skip
 def test_what_holds_no_code_of_the_package_is_not_read(tmp_path: Path, path: str) -> None:
@@ -88,6 +90,18 @@ def test_a_file_that_is_no_python_costs_that_file_only(tmp_path: Path, content: 
     found = scan(layout_of(plant(tmp_path, {"broken.py": content, "kernels.py": KERNEL})))
     assert [str(source.path) for source in found.sources] == ["kernels.py"]
     assert [(str(each.place), why in each.why) for each in found.unreadable] == [("broken.py", True)], found.unreadable
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "kernels.py")
+    assert scan(layout_of(tmp_path)).files == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(" * 100_000, f"class F({'a.' * 3000}Module):\n def forward(self, q, k, v): ..."]
+)
+def test_a_file_made_to_be_slow_or_deep_ends(tmp_path: Path, text: str) -> None:
+    recognise(scan(layout_of(plant(tmp_path, {"kernels.py": text}))).sources)
 
 
 def test_a_coding_line_is_honoured(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_attention_is_recognised_by_its_arguments(tmp_path: Path, text: str, reg
     [
         ("def _f(q, k, v): ...", "its name is private"),
         ("def outer():\n    def f(q, k, v): ...", "it is defined inside outer; move it out to register it"),
-        ("async def f(q, k, v): ...", "it is asynchronous"),
+        ("async def f(q, k, v): ...", "register a function that waits for it"),
         ("def f(q, k, v, freqs): ...", "nothing says what to pass for freqs; register it with call="),
         ("import triton\n@triton.jit\ndef f(Q, K, V): ...", "register the function that launches it"),
         ("import mlx.core\ndef f(q, k, v): ...", "it works on arrays of mlx"),
