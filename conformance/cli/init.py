@@ -20,10 +20,10 @@ MOST_LEFT_OUT = 12
 """How much of what was left out is told."""
 
 
-@click.command()
+@click.command(short_help="Write the first test module for the attention in a folder.")
 @click.argument("folder", required=False, default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "-o", "--output", metavar="FILE", help="Write to FILE, or print with -. [default: tests/test_attention.py]"
+    "-o", "--output", metavar="FILE", show_default="tests/test_attention.py", help="Write to FILE, or print with -."
 )
 def init(folder: Path, output: str | None) -> int:
     """Write the first test module for the attention that FOLDER holds (default: the current folder).
@@ -32,6 +32,9 @@ def init(folder: Path, output: str | None) -> int:
     them, or with one tensor, and built from a width and a number of heads. An existing file is left as it is.
 
     \b
+    $ attention-conformance init
+    $ attention-conformance init src/mymodel -o -
+
     Exit codes: 0 written, 2 bad usage or the file exists, 3 nothing was found.
     """
     from ..starting.layout import layout_of

@@ -7,17 +7,10 @@ A block whose first line is a comment with a path (`# mykernels.py`) is that fil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block: its language, and its text."""
-
-    language: str
-    text: str
+from tests.docs.markdown import blocks
 
 
 @dataclass(frozen=True)
@@ -34,12 +27,6 @@ class Command:
 
     text: str
     shown: tuple[str, ...] = ()
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    """Yield the fenced blocks of a page."""
-    for found in re.finditer(r"^```(\S*).*?\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        yield Block(found[1], found[2])
 
 
 def steps(page: Path) -> list[File | Command]:
