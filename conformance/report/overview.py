@@ -117,7 +117,7 @@ def _sentence(combined: Combined) -> str:
         (unloaded, "could not be loaded", "could not be loaded"),
     )
     told = [f"{number} {one if number == 1 else many}" for number, one, many in parts if number]
-    first = f"{fine} of {counted(total, _noun(combined))} {'conforms' if fine == 1 else 'conform'}"
+    first = f"{fine} of {counted(total, _noun(combined))} {'conforms' if 1 in (fine, total) else 'conform'}"
     return f"{'; '.join([first, ', '.join(told)]) if told else first}."
 
 

@@ -12,7 +12,7 @@ from attention_conformance.diagnosis.faults import BACKWARD, FAULTS, FORWARD, HI
 from attention_conformance.diagnosis.matching import Observed, Predict, gradients, match, outputs, second_results
 from attention_conformance.diagnosis.stages import Stages
 from attention_conformance.oracle.expectations import Near, Setting, expect
-from attention_conformance.oracle.gradients import expect_gradients
+from attention_conformance.oracle.gradients import expected_gradients
 from attention_conformance.rulebook import catalogue
 
 from .calls import KERNELS, MODULES, call_of
@@ -31,7 +31,7 @@ def _observed(case: Case, setting: Setting, fault: Fault, stages: Stages, kind: 
     elif fault in BACKWARD:
         names = (*_GRADIENTS, "bias") if case.bias is not None else _GRADIENTS
         through = "weights" if fault.name == "weights_gradient_ignored" else "output"
-        known = expect_gradients(case, setting, "fp64", through)
+        known = expected_gradients(expect(case, setting, "fp64"), through)
         predict, expected = gradients(names, through), {name: known[name] for name in names}
     else:
         predict, expected = outputs, {"output": expectation.output}

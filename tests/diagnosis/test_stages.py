@@ -11,7 +11,7 @@ from attention_conformance.diagnosis.faults.backward import Derived
 from attention_conformance.diagnosis.matching import gradients
 from attention_conformance.diagnosis.stages import run
 from attention_conformance.oracle.expectations import Setting, expect
-from attention_conformance.oracle.gradients import expect_gradients
+from attention_conformance.oracle.gradients import expected_gradients
 
 from .calls import KERNELS, MODULES, call_of
 
@@ -40,7 +40,7 @@ def test_second_result_is_that_of_the_oracle(case: Case, setting: Setting, kind:
 def test_gradients_are_those_of_the_oracle(case: Case, setting: Setting, stages: dict[str, object]) -> None:
     if stages and (case.bias is not None or case.softcap is not None):
         pytest.skip("written out for plain scores")
-    expected = expect_gradients(case, setting, "fp64")
+    expected = expected_gradients(expect(case, setting, "fp64"))
     names = tuple(expected)
     found = gradients(names, "output")(call_of(case, setting, stages))  # type: ignore[arg-type]
     for name in names:
