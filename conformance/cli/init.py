@@ -19,7 +19,7 @@ MOST_LEFT_OUT = 12
 """How much of what was left out is told."""
 
 
-@click.command()
+@click.command(short_help="Write the first test module for the attention in a folder.")
 @click.argument("folder", required=False, default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
     "-o", "--output", metavar="FILE", show_default="tests/test_attention.py", help="Write to FILE, or print with -."

@@ -101,7 +101,7 @@ def test_a_torn_file_is_named(save: Save, capsys: Printed) -> None:
 
 def test_nothing_and_too_little_end_with_3_and_a_sentence(save: Save, capsys: Printed) -> None:
     assert cli.run(["report", save("none")]) == cli.NOTHING
-    assert "nothing ran: no implementation is in it." in capsys.readouterr().err
+    assert "nothing ran: there is no implementation to judge." in capsys.readouterr().err
     assert cli.run(["report", save("some", sound()), "--min-records", "3"]) == cli.NOTHING
     assert "2 records ran, and --min-records asks for 3" in capsys.readouterr().err
     assert cli.run(["report", save("some", sound()), "--min-records", "2"]) == cli.CONFORMS

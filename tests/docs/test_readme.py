@@ -10,21 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.links import pages
 from tests.docs.pages import Command, File, commands, missing, steps
 from tests.packaging.environments import ROOT, Environment
 
 README = ROOT / "README.md"
-PAGES = sorted(path for path in (ROOT / "docs").glob("*.md") if commands(path))
+PAGES = [page for page in (*pages(), *sorted((ROOT / "examples").rglob("*.md"))) if page != README and commands(page)]
 
 NOT_RUN = {
+    r"python3? -m venv \.venv && \. \.venv/bin/activate": ".ci/run",
+    r"python3 -m venv .*/tox -e \w+": ".ci/run",
+    "pip install -e . && python -m pytest": "tests/examples/test_examples.py",
     "pip install .*": "tests/packaging/test_installations.py",
-    "python3 -m venv .*/tox -e .*|tox -e docs": ".ci/run",
-    "tox": "tox.ini",
+    "tox( -e docs)?": "tox.ini",
 }
 """Commands that install or download, with what covers them."""
 
 ELSEWHERE = {
     "attention-conformance audit": ".ci/run",
+    "attention-conformance rules SYMMETRY-014|python -m (tests.rules.enter|pytest tests/rules .*)": "tests/docs/test_contributing.py",
     "attention-conformance audit .*transformers\\..*": "tests/adapters/test_transformers.py",
     "attention-conformance audit mykernels.*": "tests/cli/test_cli.py",
     "attention-conformance rules( MASK)?": "tests/snapshots/test_printed.py",
@@ -73,7 +77,7 @@ def run(step: Command, environment: Environment, folder: Path) -> None:
     assert missing(step.shown, done.stdout) is None, f"$ {step.text}\n{done.stdout}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_of_other_pages_are_run_somewhere(page: Path) -> None:
     known = commands(README)
     unknown = [text for text in commands(page) if text not in known and not covered(text, NOT_RUN | ELSEWHERE)]

@@ -33,6 +33,9 @@ FILES = (
     "LICENSE",
     ".gitattributes",
 )
+MADE = ("__pycache__", ".*", "_build", "_derived", "*.egg-info")
+"""Names of what is made in a checkout, below its folders."""
+
 MINUTES = 5
 
 
@@ -78,10 +81,9 @@ def run(*command: str, cwd: Path, given: str = "") -> str:
 def copy_project(destination: Path) -> Path:
     """Copy what a build reads, and what it has to leave out, away from the checkout's caches."""
     destination.mkdir()
-    caches = shutil.ignore_patterns("__pycache__", ".*", "_build")
     for folder in FOLDERS:
         if (ROOT / folder).is_dir():
-            shutil.copytree(ROOT / folder, destination / folder, ignore=caches)
+            shutil.copytree(ROOT / folder, destination / folder, ignore=shutil.ignore_patterns(*MADE))
     for name in FILES:
         shutil.copy2(ROOT / name, destination / name)
     return destination

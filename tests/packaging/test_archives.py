@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import tarfile
 import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 from attention_conformance.version import __version__
 from tests.packaging.archives import build_twice, checksums
-from tests.packaging.environments import DISTRIBUTION, FILES, FOLDERS, ROOT
+from tests.packaging.environments import DISTRIBUTION, FILES, FOLDERS, MADE, ROOT
 
 pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
 
@@ -52,7 +53,8 @@ def test_the_sdist_holds_the_tests_and_what_they_read(members: list[tarfile.TarI
 
 def _is_made(path: Path) -> bool:
     """Whether a file is a cache or a built page."""
-    return any(part in ("__pycache__", "_build", "_derived") or part.startswith(".") for part in path.relative_to(ROOT).parts[1:])
+    parts = path.relative_to(ROOT).parts[1:]
+    return any(fnmatch(part, pattern) for part in parts for pattern in MADE)
 
 
 def test_the_changelog_begins_with_this_version() -> None:
