@@ -1,1 +1,5 @@
 """The golden vectors that ship with the suite."""
+
+from .files import Golden, read
+
+__all__ = ["Golden", "read"]

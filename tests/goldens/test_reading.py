@@ -22,7 +22,7 @@ from tests.goldens.make import SNAPSHOTS
 
 WITHOUT_TORCH = """
 import sys
-from attention_conformance.goldens import files as goldens
+from attention_conformance import goldens
 vectors = goldens.read()
 total = sum(len(vector.expected["output"].array.values) for vector in vectors)
 print(len(vectors), total > 0, [name for name in ("torch", "numpy", "mpmath") if name in sys.modules])
