@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .bridges import FRAMEWORKS, defaults_of
 from .calling import answers_of
@@ -14,6 +14,11 @@ from .capabilities import FIELDS, Capabilities, capabilities
 from .deviations import Deviation
 from .errors import InvalidCapability, InvalidDeviation, InvalidTarget, UnknownCapability, nearest
 from .references import Reference, reference_for
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .keywords import Declared
 
 REGISTERED = "__attention_conformance__"
 """Name of the list in a module's globals that remembers what the module registered, in order."""
@@ -92,7 +97,7 @@ def register(
     device: str = "cpu",
     deviations: Sequence[Deviation] = (),
     pin: bool = False,
-    **declared: Any,
+    **declared: Unpack[Declared],
 ) -> Implementation:
     """Register an implementation, remember it for the calling module, and return it.
 
@@ -126,36 +131,36 @@ def describe(
     device: str = "cpu",
     deviations: Sequence[Deviation] = (),
     pin: bool = False,
-    **declared: Any,
+    **declared: Unpack[Declared],
 ) -> Implementation:
     """Do what `register` does without remembering the result for any module."""
     if isinstance(target, Implementation):
         raise InvalidTarget(f"{target.label} is registered already; register the function or class itself.")
     if not callable(target):
         raise InvalidTarget(f"{target!r} can be neither called nor built; register a function, a callable or a class.")
-    declared = {**getattr(target, "capabilities", {}), **declared} if _is_adapted(target) else declared
-    _check_names(declared)
+    answers: dict[str, Any] = {**(getattr(target, "capabilities", {}) if _is_adapted(target) else {}), **declared}
+    _check_names(answers)
     chosen = reference_for(
         target, reference or getattr(target, "reference", None) if _is_adapted(target) else reference
     )
     framework = _framework(target, framework)
     standard = {**chosen.defaults, **defaults_of(framework)}
     recognised = {} if call is not None else {**answers_of(target, chosen)}
-    recognised = {name: answer for name, answer in recognised.items() if name not in declared}
-    given = tuple(declared)
-    declared = {**recognised, **declared}
+    recognised = {name: answer for name, answer in recognised.items() if name not in answers}
+    given = tuple(answers)
+    answers = {**recognised, **answers}
     own = chosen.deviations if target is chosen.load() else ()
     return Implementation(
         target=target,
         reference=chosen,
-        capabilities=_within(framework, capabilities(standard, declared)),
+        capabilities=_within(framework, capabilities(standard, answers)),
         call=_checked_call(call),
         parameters=parameters,
         name=name,
         framework=framework,
         device=device,
         deviations=own + _deviations(deviations),
-        declared=_differing(standard, declared),
+        declared=_differing(standard, answers),
         recognised=tuple(recognised),
         given=given,
         pin=_checked_pin(pin),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,6 +25,11 @@ from .story import failure as story
 from .story.reaching import of_masks
 from .trials.subject import Subject, has_two_modes
 from .trials.trial import Trial
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .keywords import Declared
 
 
 class Examination:
@@ -214,7 +219,7 @@ def check(
     select: Iterable[str] = (),
     seed: int = 0,
     name: str | None = None,
-    **declared: Any,
+    **declared: Unpack[Declared],
 ) -> Iterator[Record]:
     """Judge one implementation in this process and yield its records as they come.
 

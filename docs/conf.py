@@ -23,6 +23,7 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = "attention-conformance"
 html_copy_source = False
+html_show_copyright = False
 
 # Docstrings of this project write code in single backquotes.
 default_role = "literal"

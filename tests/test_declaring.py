@@ -19,6 +19,7 @@ from attention_conformance.errors import (
     UnknownRule,
 )
 from attention_conformance.implementation import describe, registered
+from attention_conformance.keywords import Declared
 from attention_conformance.verdicts import stale
 from tests.kernels import attend, zeros
 
@@ -156,3 +157,7 @@ def test_a_measured_scale_is_told() -> None:
     failed = [r for r in check(model_scale, dtypes=("fp32",)) if r.outcome is Outcome.FAILED]
     assert failed[0].rule == "NUMERIC-001"
     assert "1/sqrt(d_model)" in failed[0].message
+
+
+def test_editors_know_every_capability() -> None:
+    assert tuple(Declared.__annotations__) == FIELDS

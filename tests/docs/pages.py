@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+FENCED = re.compile(r"^```(\S*).*?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+"""A fenced block: its language, and its text."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -38,7 +41,7 @@ class Command:
 
 def blocks(page: Path) -> Iterator[Block]:
     """Yield the fenced blocks of a page."""
-    for found in re.finditer(r"^```(\S*).*?\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+    for found in FENCED.finditer(page.read_text(encoding="utf-8")):
         yield Block(found[1], found[2])
 
 

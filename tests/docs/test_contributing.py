@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from .markdown import ROOT, Block, blocks
+from tests.packaging.environments import ROOT
 
-PAGE = ROOT / "docs" / "contributing.md"
+from .pages import Command, File, missing, steps
+
+STEPS = steps(ROOT / "docs" / "contributing.md")
 RULE = "SYMMETRY-014"
-MUTANT = "one_in_denominator"
 FOLDERS = ("conformance", "reference", "snapshots", "tests", "docs")
 SPOKEN: Mapping[str, tuple[str, ...]] = {"python": (), "attention-conformance": ("-m", "attention_conformance")}
 """Commands of the page that are run, with what the interpreter is told in their place; setting up is left out."""
@@ -37,11 +38,10 @@ class Copy:
         (home / "imported").mkdir()
         (home / "imported" / "attention_conformance").symlink_to(home / "conformance", target_is_directory=True)
 
-    def apply(self, block: Block) -> None:
-        """Add a Python block to the end of the file that its first line names."""
-        name, _, text = block.text.removeprefix("# ").partition("\n")
-        with (self.home / name).open("a", encoding="utf-8") as file:
-            file.write(f"\n\n{text}")
+    def add(self, part: File) -> None:
+        """Add a block of code to the end of the file that its first line names."""
+        with (self.home / part.path).open("a", encoding="utf-8") as file:
+            file.write("\n\n" + part.text.partition("\n")[2])
 
     def run(self, command: str) -> str:
         """Run one command and return what it prints. Raises AssertionError if it fails."""
@@ -56,21 +56,15 @@ class Copy:
         return done.stdout
 
 
-def commands(block: Block) -> list[str]:
-    """Return the commands of a console block that are run."""
-    lines = [line.removeprefix("$ ") for line in block.text.splitlines() if line.startswith("$ ")]
-    return [line for line in lines if shlex.split(line)[0] in SPOKEN and "venv" not in line]
-
-
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Everything that the page says is done, and what each of its commands printed, by its first three words."""
+    """Everything that the page says is done, and what each of its commands printed."""
     copy, told = Copy(tmp_path_factory.mktemp("copy")), {}
-    for block in blocks(PAGE):
-        if block.language == "python":
-            copy.apply(block)
-        for command in commands(block) if block.language == "console" else ():
-            told[" ".join(command.split()[:3])] = copy.run(command)
+    for step in STEPS:
+        if isinstance(step, File):
+            copy.add(step)
+        elif shlex.split(step.text)[0] in SPOKEN:
+            told[step.text] = copy.run(step.text)
     copy.run("python -m docs.derived")
     told["page"] = (copy.home / "docs" / "_derived" / "rules" / "symmetry.md").read_text(encoding="utf-8")
     return told
@@ -79,13 +73,16 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 pytestmark = pytest.mark.xdist_group("contributing")
 
 
-def test_entering_prints_what_the_page_shows(printed: Mapping[str, str]) -> None:
-    [shown] = [block.text for block in blocks(PAGE) if block.language == "text"]
-    assert printed["python -m tests.rules.enter"] == shown
+def test_commands_print_what_the_page_shows(printed: Mapping[str, str]) -> None:
+    shown = {step.text: step.shown for step in STEPS if isinstance(step, Command) and step.shown}
+    assert shown
+    for command, lines in shown.items():
+        assert missing(lines, printed[command]) is None
 
 
 def test_the_tests_run_with_the_rule_and_its_faulty_program(printed: Mapping[str, str]) -> None:
-    assert re.search(r"\d+ passed", printed["python -m pytest"])
+    [told] = (told for command, told in printed.items() if command.startswith("python -m pytest"))
+    assert re.search(r"\d+ passed", told)
 
 
 def test_the_rule_is_in_the_catalogue_with_the_fault_that_it_catches(printed: Mapping[str, str]) -> None:

@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from .markdown import ROOT, anchors, blocks, links, pages
+from attention_conformance.diagnosis.faults import FAULTS
+from attention_conformance.goldens.files import index
+from attention_conformance.reference.quirks import QUIRKS
+from tests.packaging.environments import ROOT
+from tests.survey.summary import SUMMARY, load
+from tests.zoo.sound import SOUND
+
+from .links import anchors, links, pages
+from .pages import blocks
 
 PAGES = list(pages())
 HOUSE = ROOT / "conformance"
+GENERATED = ("survey.md", "probe.md", "public-goldens.md", "torch-history.md")
+"""Pages whose own tests hold them to what they are made from."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -55,6 +65,23 @@ def test_modules_that_the_architecture_page_names_exist() -> None:
     found = {path.relative_to(HOUSE).as_posix() for path in HOUSE.rglob("*.py")}
     gone = [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in found)]
     assert gone == []
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        (r"(\d+)\s+known\s+faults", len(FAULTS)),
+        (r"(\d+)\s+quirks", len(QUIRKS)),
+        (r"(\d+)\s+calls\s+of", len(index())),
+        (r"(\d+)\s+sound\s+programs", len(SOUND)),
+        (r"(\d+)\s+(?:surveyed|implementations\s+from)", len(load(SUMMARY))),
+    ],
+    ids=["faults", "quirks", "vectors", "sound programs", "survey"],
+)
+def test_numbers_that_pages_name_are_those_of_the_code(words: str, number: int) -> None:
+    ours = [page for page in PAGES if page.name not in ("CHANGELOG.md", *GENERATED)]
+    named = {int(each) for page in ours for each in re.findall(words, page.read_text(encoding="utf-8"))}
+    assert named == {number}
 
 
 def test_pictures_are_small_and_load_nothing() -> None:

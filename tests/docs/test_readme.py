@@ -18,7 +18,7 @@ PAGES = sorted(path for path in (ROOT / "docs").glob("*.md") if commands(path))
 
 NOT_RUN = {
     "pip install .*": "tests/packaging/test_installations.py",
-    "python3 -m venv .*/tox -e .*": ".ci/run",
+    "python3 -m venv .*/tox -e .*|tox -e docs": ".ci/run",
     "tox": "tox.ini",
 }
 """Commands that install or download, with what covers them."""
@@ -32,6 +32,8 @@ ELSEWHERE = {
     "attention-conformance report .*": "tests/docs/test_ci.py",
     "pytest --attention-report .*": "tests/docs/test_ci.py",
     "(python|node) snapshots/judge_.*": "tests/goldens/test_judges.py",
+    "python -m (tests.rules.enter|pytest tests/rules .*)": "tests/docs/test_contributing.py",
+    "attention-conformance rules SYMMETRY-014": "tests/docs/test_contributing.py",
 }
 """Commands of other pages, with the tests that run the like."""
 

@@ -52,7 +52,7 @@ def test_the_sdist_holds_the_tests_and_what_they_read(members: list[tarfile.TarI
 
 def _is_made(path: Path) -> bool:
     """Whether a file is a cache or a built page."""
-    return any(part in ("__pycache__", "_build") or part.startswith(".") for part in path.relative_to(ROOT).parts[1:])
+    return any(part in ("__pycache__", "_build", "_derived") or part.startswith(".") for part in path.relative_to(ROOT).parts[1:])
 
 
 def test_the_changelog_begins_with_this_version() -> None:

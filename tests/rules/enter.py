@@ -3,7 +3,8 @@
 A new rule is one that `rules_caught.json` does not hold, a new mutant one that `power.json` does not. New ids are added
 to `ids.txt`. New mutants are judged by the default tier, and by the thorough one if that does not reject them; new rules
 are tried on the new mutants, a few others of their family, and every sound program. What the tables hold already is not
-measured again. Ends with status 1 if a rule rejects nobody faulty or blames somebody sound, or no rule rejects a mutant.
+measured again. Where a rule rejects nobody faulty or blames somebody sound, or no rule rejects a mutant, nothing is
+entered, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ NOT_CAUGHT: dict[str, str] = {
 
 
 def main() -> int:
-    """Enter what is new, tell what was entered, and return the exit status."""
+    """Measure what is new, tell what came of it, enter it if all is well, and return the exit status."""
     torch.set_num_threads(1)
     bench, power, caught = Bench(2), _read(POWER), _read(CAUGHT)
     mutants = [mutant.name for mutant in MUTANTS if mutant.name not in {*power, *NOT_CAUGHT}]
@@ -60,16 +61,19 @@ def main() -> int:
     judged = dict(found for found in bench.each(by_default, mutants) if found is not None)
     power |= power_table(judged, bench)
     caught |= {rule.id: rejected_by(rule, mutants, bench) for rule in rules}
-    _write(power, caught)
-    innocent = {rule.id: blamed(rule) for rule in rules}
-    for rule in rules:
-        print(f"{rule.id} rejects {', '.join(caught[rule.id]) or 'no faulty program; add one to tests/zoo/faulty'}")
-        print(f"{rule.id} blames {', '.join(innocent[rule.id]) or 'none'} of {len(SOUND)} sound programs")
-    for name in mutants:
-        print(f"{name} is rejected by {power[name]['rule'] if name in power else 'no rule'}")
+    accused = {rule.id: blamed(rule) for rule in rules}
     if not rules and not mutants:
         print("nothing is new")
-    right = all(caught[rule.id] and not innocent[rule.id] for rule in rules) and set(mutants) <= set(power)
+    for rule in rules:
+        print(f"{rule.id} rejects {', '.join(caught[rule.id]) or 'no faulty program; add one to tests/zoo/faulty'}")
+        print(f"{rule.id} blames {', '.join(accused[rule.id]) or 'none'} of {len(SOUND)} sound programs")
+    for name in mutants:
+        print(f"{name} is rejected by {power[name]['rule'] if name in power else 'no rule'}")
+    right = all(caught[rule.id] and not accused[rule.id] for rule in rules) and set(mutants) <= set(power)
+    if right:
+        _write(power, caught)
+    else:
+        print("nothing was entered")
     return int(not right)
 
 

@@ -213,7 +213,7 @@ FAULTS = (
     Fault("backward_without_window", "The backward pass is computed without the window.", "Mask the scores again where they are recomputed.", _forgetting("window"), lambda call: call.case.window is not None),
     Fault(
         "backward_aligned_otherwise", "The backward pass aligns the causal triangle with the other corner.", "Align both passes alike.",
-        lambda call: (_derived(weights=other_corner, forgotten=("causal",)),), lambda call: call("causal") is not None and call.queries != call.keys,
+        lambda call: (_derived(weights=_other_corner, forgotten=("causal",)),), lambda call: call("causal") is not None and call.queries != call.keys,
     ),
     Fault("hidden_scores_zero_in_backward", "Hidden keys score zero in the backward pass.", "Fill them with -inf there as well.", lambda call: (_derived(weights=_hidden_zero), _derived(weights=_hidden_zero, forgotten=("mask", "causal", "window"))), lambda call: call("allowed") is not None),
     Fault("value_gradient_from_unnormalised_weights", "The gradient of the value takes exponentials for weights.", "Divide by the sum of the row.", lambda call: (_derived(value_weights=_unnormalised), _derived(weights=_unnormalised))),
