@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from attention_conformance.bridges import FRAMEWORKS as BRIDGED
+from attention_conformance.calling import construction_of, form_of
+from attention_conformance.implementation import describe
 from attention_conformance.starting.findings import Findings
 from attention_conformance.starting.layout import layout_of
 from attention_conformance.starting.recognise import FRAMEWORKS, recognise
@@ -15,6 +18,59 @@ from tests.starting.trees import plant
 
 MODULE = "from torch import nn\nclass Attention(nn.Module):\n"
 MIXER = "from torch.nn import Module\nclass Mixer(Module):\n def __init__(self, d_model, h): ...\n"
+
+
+ATTENTION = [
+    ("def f(q, k, v): ...", "kernels.f", "query key value"),
+    (
+        "def f(query_states, keyStates, VALUE, attn_mask=None, *, is_causal=False): ...",
+        "kernels.f",
+        "query key value",
+    ),
+    ("def f(value, key, query): ...", "kernels.f", "query key value"),
+    ("def f(qkv, softmax_scale=None): ...", "kernels.f", "qkv"),
+    ("def f(q, kv, causal): ...", "kernels.f", "query kv"),
+    ("def f(q: 'dict[str, int]', k=(1, 2), v: int = {1: 2}) -> 'a': ...", "kernels.f", "query key value"),
+    ("if True:\n    def f(q, k, v): ...", "kernels.f", "query key value"),
+    (
+        "try:\n    import nothing_of_this_name\nexcept ImportError:\n    def f(q, k, v): ...",
+        "kernels.f",
+        "query key value",
+    ),
+    ("@compiled(1)\ndef f(q, k, v): ...", "kernels.f", "query key value"),
+    (
+        MODULE + " def __init__(self, embed_dim, num_heads, dropout=0.1): ...\n def forward(self, x, mask=None): ...",
+        "kernels.Attention",
+        "x",
+    ),
+    (
+        MODULE + " def __init__(self, dim, heads=8, dim_head=64): ...\n def forward(self, x, context): ...",
+        "kernels.Attention",
+        "x context",
+    ),
+    (
+        MODULE + " def __init__(self, dim, heads): ...\n def forward(self, z): ...",
+        "kernels.Attention",
+        "x",
+    ),
+    (
+        f"{MIXER} def forward(self, q, k, v): ...",
+        "kernels.Mixer",
+        "query key value",
+    ),
+    (
+        f"{MIXER} def forward(self, x): return x.softmax(-1)",
+        "kernels.Mixer",
+        "x",
+    ),
+    (
+        MODULE + " def __init__(self, scale=None, dropout=0.1): ...\n def forward(self, q, k, v): ...",
+        "kernels.Attention(dropout=0.0)",
+        "query key value",
+    ),
+    (MODULE + " def forward(self, q, k, v): ...", "kernels.Attention()", "query key value"),
+]
+"""Definitions, what is registered of them, and the arguments that carry the inputs."""
 
 
 def findings(folder: Path) -> Findings:
@@ -27,60 +83,22 @@ def in_file(folder: Path, text: str) -> Findings:
     return findings(plant(folder, {"kernels.py": text}))
 
 
-@pytest.mark.parametrize(
-    ("text", "registered", "takes"),
-    [
-        ("def f(q, k, v): ...", "kernels.f", "query key value"),
-        (
-            "def f(query_states, keyStates, VALUE, attn_mask=None, *, is_causal=False): ...",
-            "kernels.f",
-            "query key value",
-        ),
-        ("def f(value, key, query): ...", "kernels.f", "query key value"),
-        ("def f(qkv, softmax_scale=None): ...", "kernels.f", "qkv"),
-        ("def f(q, kv, causal): ...", "kernels.f", "query kv"),
-        ("def f(q: 'dict[str, int]', k=(1, 2), v: int = {1: 2}) -> 'a': ...", "kernels.f", "query key value"),
-        ("if True:\n    def f(q, k, v): ...", "kernels.f", "query key value"),
-        ("try:\n    import a\nexcept ImportError:\n    def f(q, k, v): ...", "kernels.f", "query key value"),
-        ("@compiled(1)\ndef f(q, k, v): ...", "kernels.f", "query key value"),
-        (
-            MODULE
-            + " def __init__(self, embed_dim, num_heads, dropout=0.1): ...\n def forward(self, x, mask=None): ...",
-            "kernels.Attention",
-            "x",
-        ),
-        (
-            MODULE + " def __init__(self, dim, heads=8, dim_head=64): ...\n def forward(self, x, context): ...",
-            "kernels.Attention",
-            "x context",
-        ),
-        (
-            MODULE + " def __init__(self, dim, heads): ...\n def forward(self, z): ...",
-            "kernels.Attention",
-            "x",
-        ),
-        (
-            f"{MIXER} def forward(self, q, k, v): ...",
-            "kernels.Mixer",
-            "query key value",
-        ),
-        (
-            f"{MIXER} def forward(self, x): return x.softmax(-1)",
-            "kernels.Mixer",
-            "x",
-        ),
-        (
-            MODULE + " def __init__(self, scale=None, dropout=0.1): ...\n def forward(self, q, k, v): ...",
-            "kernels.Attention(dropout=0.0)",
-            "query key value",
-        ),
-        (MODULE + " def forward(self, q, k, v): ...", "kernels.Attention()", "query key value"),
-    ],
-)
+@pytest.mark.parametrize(("text", "registered", "takes"), ATTENTION)
 def test_attention_is_recognised_by_its_arguments(tmp_path: Path, text: str, registered: str, takes: str) -> None:
     found = in_file(tmp_path, text)
     assert [(each.registered, " ".join(each.judged.takes)) for each in found.found] == [(registered, takes)]
     assert found.left_out == []
+
+
+@pytest.mark.parametrize(("text", "registered", "takes"), ATTENTION)
+def test_register_calls_and_builds_what_is_recognised(text: str, registered: str, takes: str) -> None:
+    namespace: dict[str, Any] = {"compiled": lambda _: lambda function: function}
+    exec("from __future__ import annotations\n" + text, namespace)
+    implementation = describe(eval(registered.removeprefix("kernels."), namespace))
+    own = implementation.capabilities
+    assert form_of(implementation.target, implementation.reference, own, registered).problem == ""
+    if implementation.is_module:
+        assert construction_of(implementation.target, registered, own.layout).problem == ""
 
 
 @pytest.mark.parametrize(
