@@ -13,15 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..isolation import TIMEOUT
 from ..isolation.child import Death
 from ..isolation.hearing import Talk
 from ..records import Key, Outcome, Record, Verdict, counts
 from ..results import Judged, Line, described_line, diagnoses, judged_line, record_line, to_record, unloadable
 from ..rulebook import get_rule
 from .sharding import WHOLE, Shard
-
-TIMEOUT = 60.0
-"""Seconds that one record may take unless told otherwise."""
 
 SERVING = f"{__package__}.worker"
 """The module by whose `serve` a child works."""

@@ -11,10 +11,11 @@ from concurrent.futures import Executor
 from dataclasses import asdict
 from typing import Any
 
+from ..isolation import TIMEOUT
 from ..loading import holds_one
 from ..records import Record
 from ..results import Audited, Described, Line, to_described, to_judged, to_record
-from .batch import TIMEOUT, Ordered, Task, work_through
+from .batch import Ordered, Task, work_through
 from .sharding import WHOLE, Shard, parse_shard
 
 

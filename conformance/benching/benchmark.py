@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import ConformanceError
+from ..isolation import TIMEOUT
 from .contenders import SDPA, covered
 from .groups import Plan
 from .listening import Hear, Task, work_through
@@ -17,9 +18,6 @@ from .measure import Failure, Measurement
 
 DEFAULT_TARGETS = (SDPA,)
 """What is measured when no target is named."""
-
-TIMEOUT = 60.0
-"""Seconds that one call may take unless told otherwise."""
 
 
 class InvalidSizes(ConformanceError, ValueError):

@@ -38,7 +38,10 @@ def exit_code(entries: Sequence[Entry], least: int) -> int:
         return DEPARTS
     ran = sum(record.outcome not in idle for entry in entries for record in entry.audited.records)
     if not entries:
-        raise Stop(NOTHING, "nothing ran: there is no implementation to judge. Name a TARGET with one, or ask for fewer shards.")
+        raise Stop(
+            NOTHING,
+            "nothing ran: there is no implementation to judge. Name a TARGET with one, or ask for fewer shards.",
+        )
     if not ran:
         raise Stop(NOTHING, "nothing ran: no selected rule applies. Select others: see attention-conformance rules.")
     if ran < least:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ..isolation import TIMEOUT
 from ..report.formats import FORMATS
 from ..writable import check_writable
 
@@ -26,7 +27,7 @@ def settings_option(help_text: str) -> Callable[[F], F]:
 def timeout_option(help_text: str) -> Callable[[F], F]:
     """Return the option `--timeout`."""
     kind = click.FloatRange(min=0, min_open=True)
-    return click.option("--timeout", type=kind, default=60.0, metavar="SECONDS", help=help_text)
+    return click.option("--timeout", type=kind, default=TIMEOUT, metavar="SECONDS", help=help_text)
 
 
 def report_options(function: F) -> F:

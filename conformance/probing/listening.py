@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..isolation import TIMEOUT
 from ..isolation.child import Death
 from ..isolation.hearing import Talk
 from .plain import Told, told
-
-TIMEOUT = 60.0
-"""Seconds that one experiment may take unless told otherwise."""
 
 SERVING = f"{__package__}.serving"
 """The module by whose `serve` a child works."""
