@@ -28,7 +28,6 @@ NOT_RUN = {
 
 ELSEWHERE = {
     "attention-conformance audit": ".ci/run",
-    "attention-conformance rules SYMMETRY-014|python -m (tests.rules.enter|pytest tests/rules .*)": "tests/docs/test_contributing.py",
     "attention-conformance audit .*transformers\\..*": "tests/adapters/test_transformers.py",
     "attention-conformance audit mykernels.*": "tests/cli/test_cli.py",
     "attention-conformance rules( MASK)?": "tests/snapshots/test_printed.py",
