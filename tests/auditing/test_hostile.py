@@ -31,10 +31,7 @@ MORE_RULES = ("SHAPE-001", "SHAPE-002", "NUMERIC-001", "MASK-003", "GRADIENT-001
 SECONDS = 4.0
 MEMORY = 800 * 2**20
 
-pytestmark = [
-    pytest.mark.skipif(os.name != "posix", reason="the fakes use signals and forks"),
-    pytest.mark.xdist_group("hostile"),
-]
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="the fakes use signals and forks")
 
 AT_IMPORT = {
     "exits_at_import": "import os\nos._exit(5)\n",

@@ -24,7 +24,6 @@ from attention_conformance import __version__
 
 yaml = importlib.import_module("yaml")  # it has no types
 
-pytestmark = pytest.mark.xdist_group("ci recipes")  # one worker makes the shards
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "ci"

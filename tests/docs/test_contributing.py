@@ -70,9 +70,6 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     return told
 
 
-pytestmark = pytest.mark.xdist_group("contributing")
-
-
 def test_commands_print_what_the_page_shows(printed: Mapping[str, str]) -> None:
     shown = {step.text: step.shown for step in STEPS if isinstance(step, Command) and step.shown}
     assert shown

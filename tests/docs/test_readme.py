@@ -50,7 +50,6 @@ def covered(command: str, table: Mapping[str, str]) -> bool:
 
 
 @pytest.mark.packaging
-@pytest.mark.xdist_group("packaging")
 def test_the_readme_does_what_it_says(from_wheel: Environment, tmp_path: Path) -> None:
     """Files are written and commands run in the order in which they stand there."""
     ran = 0

@@ -18,7 +18,7 @@ from attention_conformance import cli
 from attention_conformance.results import read
 from tests.packaging.environments import ROOT, Environment, create
 
-pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.packaging
 
 EXAMPLES = ROOT / "examples"
 LABEL = "py311-example"

@@ -14,7 +14,7 @@ from attention_conformance.version import __version__
 from tests.packaging.archives import build_twice, checksums
 from tests.packaging.environments import DISTRIBUTION, FILES, FOLDERS, MADE, ROOT
 
-pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.packaging
 
 
 @pytest.fixture(scope="module")

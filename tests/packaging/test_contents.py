@@ -14,7 +14,7 @@ import pytest
 from attention_conformance.version import __version__
 from tests.packaging.environments import DISTRIBUTION, folder_of, shipped_files
 
-pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.packaging
 
 LATE = ("adapters", "bridges")
 """Folders whose functions import what a target uses, which is there wherever the target is."""

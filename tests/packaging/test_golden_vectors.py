@@ -11,7 +11,7 @@ import pytest
 
 from tests.packaging.environments import ROOT, Environment
 
-pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.packaging
 
 WRONG_KERNEL = """
 import torch

@@ -12,7 +12,7 @@ import pytest
 from attention_conformance.version import __version__
 from tests.packaging.environments import PACKAGES, Environment, folder_of, shipped_files
 
-pytestmark = [pytest.mark.packaging, pytest.mark.xdist_group("packaging")]
+pytestmark = pytest.mark.packaging
 
 READ_DATA = """
 import hashlib, importlib.resources, json, sys

@@ -19,10 +19,7 @@ from tests.report.made import STORY, combined, entry, failure, hostile, record, 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
-pytestmark = [
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium"),
-]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
 
 WIDE, NARROW, TINY = (1400, 900), (390, 844), (320, 640)
 
