@@ -24,7 +24,7 @@ def sdpa(
     causal: bool = False, scale: float | None = None,
 ) -> Any:  # fmt: skip
     """Call scaled_dot_product_attention; query (..., H, L, D), key (..., H or fewer, S, D)."""
-    grouped = query.dim() > 2 and key.dim() > 2 and query.shape[-3] > key.shape[-3]
+    grouped = query.dim() == key.dim() > 2 and query.shape[:-3] == key.shape[:-3] and query.shape[-3] > key.shape[-3]
     more = {"enable_gqa": True} if grouped else {}
     return function(query, key, value, mask, is_causal=causal, scale=scale, **more)
 
@@ -36,7 +36,7 @@ def sdpa_math(
     """Call scaled_dot_product_attention with its MATH backend."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    grouped = query.dim() > 2 and key.dim() > 2 and query.shape[-3] > key.shape[-3]
+    grouped = query.dim() == key.dim() > 2 and query.shape[:-3] == key.shape[:-3] and query.shape[-3] > key.shape[-3]
     more = {"enable_gqa": True} if grouped else {}
     with sdpa_kernel(SDPBackend.MATH):
         return function(query, key, value, mask, is_causal=causal, scale=scale, **more)

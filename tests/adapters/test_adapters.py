@@ -7,11 +7,13 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import torch
 import torch.nn.functional as F
 from torch import nn
 
 from attention_conformance import check
 from attention_conformance.adapters import ADAPTERS, DEFAULT_TARGETS, Adapter, find
+from attention_conformance.adapters.torch_attention import sdpa
 from attention_conformance.capabilities import VOCABULARY
 from attention_conformance.loading import load
 from attention_conformance.records import Outcome
@@ -106,3 +108,13 @@ def test_the_tightest_claims_hold_only_where_they_are_made(
     outcomes = {record.outcome for record in check(loaded.implementation, select=select)}
     assert outcomes
     assert (outcomes == {Outcome.PASSED}) if holds else (outcomes <= {Outcome.FAILED, Outcome.ERROR})
+
+
+@pytest.mark.parametrize(
+    ("key", "grouped"), [((2, 2, 5, 8), True), ((2, 4, 5, 8), False), ((1, 1, 5, 8), False), ((5, 8), False)]
+)
+def test_heads_that_broadcast_are_not_called_grouped(key: tuple[int, ...], grouped: bool) -> None:
+    """torch before 2.5 has no grouped heads and broadcasts a single one."""
+    told: dict[str, object] = {}
+    sdpa(lambda *tensors, **options: told.update(options), torch.zeros(2, 4, 3, 8), torch.zeros(key), torch.zeros(key))
+    assert ("enable_gqa" in told) is grouped
