@@ -145,7 +145,9 @@ TORCH_ADAPTERS: tuple[Adapter, ...] = (
         _MHA, "batch_first=True, need_weights=False, query, key and value are one tensor", mha_self,
         {**_MHA_ANSWERS, "inputs": "self", "empty_row": _EMPTY_ROW, "second": None, "gradient": "once"}, variant="self",
         build=batch_first, reference="MultiHeadAttention",
-        deviations=tuple(Deviation(rule, _FAST_PATH, link=_FAST_PATH_LINK) for rule in ("MASK-002", "MASK-011")),
+        deviations=tuple(
+            Deviation(rule, _FAST_PATH, link=_FAST_PATH_LINK, when="torch >= 2.5") for rule in ("MASK-002", "MASK-011")
+        ),
     ),
 )  # fmt: skip
 """Every way to call torch's own attention that is judged."""
