@@ -22,7 +22,7 @@ def in_fp32(trial: Trial) -> Trial:
     if trial.dtype == "fp32":
         return trial
     other = Trial(Subject(trial.subject.implementation, "fp32", trial.mode), trial.case)
-    other._note = trial._note  # type: ignore[method-assign]
+    other.note = trial.note  # type: ignore[method-assign]
     return other
 
 

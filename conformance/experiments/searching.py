@@ -75,7 +75,7 @@ def worth_judging(trial: Trial) -> bool:
         return False
     if case.may_have_empty_rows and case.options().keys() & {"causal", "window"}:
         return False
-    scores = trial.expectation()._forward.scores
+    scores = trial.expectation().forward.scores
     return bool((scores <= LARGEST_SCORE_ERROR).all())
 
 
@@ -162,7 +162,7 @@ class _Hunt:
                 return None
             ratios.append(other.ratio or 0.0)
         self.judged += 1
-        self.trial._note(max(ratios))
+        self.trial.note(max(ratios))
         return max(ratios)
 
     def _call_in_between(self) -> None:

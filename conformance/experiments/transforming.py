@@ -68,7 +68,7 @@ def as_function(trial: Trial, module: nn.Module | None) -> Function:
 
     def function(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
         sent = Delivered(query, key, value, mask, usual.options, usual.heads, usual.pattern)
-        return trial.subject._result(trial.subject._invoke(target, sent), sent).output
+        return trial.subject.result_of(trial.subject.invoke(target, sent), sent).output
 
     return function
 

@@ -147,13 +147,14 @@ class Expectation:
         return self.inputs.case.values in EXACT_SCORES and (scale == 0 or math.log2(scale) % 2 == 0)
 
     @cached_property
-    def _forward(self) -> bounds.Allowed:
+    def forward(self) -> bounds.Allowed:
+        """The allowances of the forward pass."""
         return self._allowance(self._has_exact_scores)
 
     @cached_property
     def for_gradients(self) -> bounds.Allowed:
         """The allowances of the forward pass on which those of the gradients build: nothing is taken for exact."""
-        return self._allowance(False) if self._has_exact_scores else self._forward
+        return self._allowance(False) if self._has_exact_scores else self.forward
 
     def _allowance(self, exact_scores: bool) -> bounds.Allowed:
         return bounds.forward(self.problem, self.truth, self.unit, carried=self.carried, exact_scores=exact_scores)
@@ -162,8 +163,8 @@ class Expectation:
     def output(self) -> Near:
         """Output: kernels (..., L, E), modules (B, L, M)."""
         if not self.setting.module:
-            return Near(self.truth.output, self._forward.output)
-        merged, error = merge_heads(self.truth.output), merge_heads(self._forward.output) / self.unit.slack
+            return Near(self.truth.output, self.forward.output)
+        merged, error = merge_heads(self.truth.output), merge_heads(self.forward.output) / self.unit.slack
         if not self.setting.structure.output:
             return Near(merged, self.unit.slack * error)
         result, allowed = self._projected("output", merged, error)
@@ -172,7 +173,7 @@ class Expectation:
     @cached_property
     def weights(self) -> Near:
         """Attention weights (..., L, S), rounded to the working dtype as they are returned."""
-        return Near(self.truth.weights, self._forward.weights + self._returned(self.truth.weights))
+        return Near(self.truth.weights, self.forward.weights + self._returned(self.truth.weights))
 
     def _returned(self, value: Tensor) -> Tensor:
         rounding: Tensor = 2 * self.unit.slack * self.unit.output * value.abs()
@@ -187,7 +188,7 @@ class Expectation:
     @cached_property
     def logsumexp(self) -> Near:
         """Natural logsumexp of the scores (..., L)."""
-        return Near(self.truth.logsumexp.squeeze(-1), self._forward.logsumexp.squeeze(-1))
+        return Near(self.truth.logsumexp.squeeze(-1), self.forward.logsumexp.squeeze(-1))
 
     @cached_property
     def unspecified_rows(self) -> Tensor | None:

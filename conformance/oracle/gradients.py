@@ -125,7 +125,7 @@ def _module(expectation: Expectation, part: str) -> Mapping[str, Near]:
     if part == "output":
         g = inputs.upstream.double()
         merged = merge_heads(expectation.truth.output)
-        merged_error = merge_heads(expectation._forward.output) / unit.slack
+        merged_error = merge_heads(expectation.forward.output) / unit.slack
         reaching = Near(g, torch.zeros_like(g))
         if expectation.setting.structure.output:
             reaching = _through_linear(expectation, "output", reaching, merged, merged_error, result)

@@ -255,7 +255,7 @@ def _require_no_direction(
 ) -> None:
     found = amount(error, direction)
     unit = UNIT_ROUNDOFF[trial.dtype]
-    trial._note(min(abs(found.value) / allowed, found.sure / SURE))
+    trial.note(min(abs(found.value) / allowed, found.sure / SURE))
     if abs(found.value) > allowed and found.sure > SURE:
         raise Departure(
             f"{what} errs as if {moved} were multiplied by {1 + found.value:.6g}: {found.value / unit:+.3g} units of "

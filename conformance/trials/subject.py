@@ -232,7 +232,7 @@ class Subject:
             returned = foreign(self._across, target, delivered)
             self.changed_grad_mode = torch.is_grad_enabled() != wanted
         self._synchronise()
-        result = self._result(returned, delivered)
+        result = self.result_of(returned, delivered)
         self.pick = result.pick
         return result
 
@@ -254,10 +254,11 @@ class Subject:
         """Call with tensors, or with arrays of the implementation's framework; modules see to that themselves."""
         bridge = None if self.implementation.is_module else bridge_for(self.implementation.framework)
         if bridge is None:
-            return self._invoke(target, sent)
-        return bridge.invoke(lambda arrays: self._invoke(target, arrays), sent)
+            return self.invoke(target, sent)
+        return bridge.invoke(lambda arrays: self.invoke(target, arrays), sent)
 
-    def _invoke(self, target: Any, sent: Delivered) -> object:
+    def invoke(self, target: Any, sent: Delivered) -> object:
+        """Call the target as it is declared or recognised, and return what it returns; nothing is kept around it."""
         call = self.implementation.call
         if call is None:
             return self.form(target).invoke(target, sent)
@@ -269,7 +270,8 @@ class Subject:
         if self.implementation.device.startswith("cuda"):
             foreign(torch.cuda.synchronize)
 
-    def _result(self, returned: object, delivered: Delivered) -> Result:
+    def result_of(self, returned: object, delivered: Delivered) -> Result:
+        """Return output and second result out of what was returned. Raises WrongResult."""
         advice = "call=lambda f, query, key, value, mask=None: f(...)" if self._form is None else self._form.suggested
         first, second, pick = split(returned, self.capabilities.second, advice)
         if first.layout is not torch.strided or first.is_meta or first.is_quantized or first.is_nested:

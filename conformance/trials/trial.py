@@ -51,7 +51,7 @@ class Trial:
         if isinstance(fitted, Excluded):
             raise NotApplicable(fitted.capability)
         other = Trial(self.subject, fitted)
-        other._note = self._note  # type: ignore[method-assign]
+        other.note = self.note  # type: ignore[method-assign]
         other.module = self.module
         return other
 
@@ -74,7 +74,8 @@ class Trial:
             return expect(self.case, setting, self.dtype)
         return expect_of(inputs, setting)
 
-    def _note(self, ratio: float) -> None:
+    def note(self, ratio: float) -> None:
+        """Take a ratio of error to allowance into account; the worst is kept."""
         self.ratio = ratio if self.ratio is None else max(self.ratio, ratio)
 
     def near(
@@ -83,7 +84,7 @@ class Trial:
         """Compare within the allowance and note the ratio."""
         underflow = underflow_of(self.subject.implementation.framework)
         near = Near(near.value, near.allowed + underflow) if underflow else near
-        self._note(require_near(what=what, actual=actual, near=near, inputs=inputs or self.inputs, ignore=ignore))
+        self.note(require_near(what=what, actual=actual, near=near, inputs=inputs or self.inputs, ignore=ignore))
 
     def agrees(self, result: Result, inputs: Inputs | None = None) -> None:
         """Compare the output with the expectation."""
