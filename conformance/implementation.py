@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .bridges import FRAMEWORKS, defaults_of
-from .calling import answers_of
+from .calling.recognising import answers_of
 from .capabilities import FIELDS, Capabilities, capabilities
 from .deviations import Deviation
 from .errors import InvalidCapability, InvalidDeviation, InvalidTarget, UnknownCapability, nearest

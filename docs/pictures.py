@@ -19,6 +19,8 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
+from tests.docs.pages import File, steps
+
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
 COMMAND = "attention-conformance audit mykernels.py:attend"
@@ -40,12 +42,12 @@ def main() -> None:
 
 
 def first_file(name: str) -> str:
-    """Return the first Python block of README.md that begins with the name of this file."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.search(rf"```python\n(# {re.escape(name)}\n.*?)```", text, re.DOTALL)
-    if found is None:
+    """Return what README.md shows first as the file of this name."""
+    shown = (step.text for step in steps(ROOT / "README.md") if isinstance(step, File) and step.path == name)
+    text = next(shown, None)
+    if text is None:
         raise SystemExit(f"README.md shows no {name}; begin a Python block with `# {name}`")
-    return found[1]
+    return text
 
 
 def audited(place: Path) -> str:

@@ -55,7 +55,7 @@ def work_through(task: Task, hear: Hear = lambda text: None) -> Iterator[Measure
         state = _State()
         with Talk(SERVING, task.order(skip), task.folder, task.timeout) as talk:
             yield from _listen(talk, task, state, skip, hear)
-        if not talk.done and not talk.left:
+        if talk.died:
             yield _buried(task, state, talk.death())
             if state.current is None:
                 return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..writable import check_writable
+from ..writable import check_writable, opened
 from .audit import conclude
 from .ending import CONFORMS, DEPARTS, complain
 from .options import Reports, report_options, verbosity
@@ -66,8 +66,8 @@ def _combine(paths: Sequence[str], mixed: bool, json: str | None, reports: Repor
 def _write(file: ResultFile, path: str) -> None:
     from ..results import Writer, lines_of
 
-    with open(path, "w", encoding="ascii", newline="\n") as opened:
-        writer = Writer(opened, file.header)
+    with opened("--json", path) as whole:
+        writer = Writer(whole, file.header)
         for audited in file.audited:
             for line in lines_of(audited):
                 writer.write(line)

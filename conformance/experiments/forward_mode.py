@@ -20,10 +20,10 @@ STEP = 1e-6
 
 def of_the_differentiated(trial: Trial, function: Function) -> Function:
     """Return a function of the tensors that are differentiated only."""
-    key_and_value, mask = sent_tensors(trial)[1:3], sent_tensors(trial)[3]
+    _, key, value, mask = sent_tensors(trial)
 
     def of_tensors(*tensors: Tensor) -> Tensor:
-        sent = tensors if len(tensors) == len(INPUT_NAMES) else (*tensors, *key_and_value)
+        sent = tensors if len(tensors) == len(INPUT_NAMES) else (*tensors, key, value)
         return function(*sent, mask)
 
     return of_tensors

@@ -14,7 +14,7 @@ from .child import Child, Death
 class Talk:
     """What one child says: that it is ready, then what its work brings, then that it is done or leaves by itself.
 
-    `done` and `left` tell which; neither holds after a death, or where nobody listened to the end.
+    `done` and `left` tell which; neither holds where it died, or where nobody listened to the end.
     """
 
     def __init__(self, module: str, order: dict[str, Any], folder: str, timeout: float, **limits: Any) -> None:
@@ -44,6 +44,11 @@ class Talk:
                 return
             else:
                 yield event
+
+    @property
+    def died(self) -> bool:
+        """Whether it ended before it was done, and not by itself."""
+        return not (self.done or self.left)
 
     def death(self) -> Death:
         """Say, afterwards, how it died. Raises WorkerFailed if it was never ready to work."""

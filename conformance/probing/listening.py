@@ -60,7 +60,7 @@ def _through(order: dict[str, Any], timeout: float, hear: Hear) -> Iterator[Told
         state.names, state.name, state.text = [], "", ""
         with Talk(SERVING, {**order, "skip": state.skip}, order["folder"], timeout) as talk:
             yield from _listen(talk, state, hear)
-        if not talk.done and not talk.left:
+        if talk.died:
             yield _buried(order["target"], state, talk.death())
         if talk.done or not set(state.names) - set(state.skip):
             return

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..bridges import script as arrays
 from ..bridges.modules import Projected
-from ..calling import construction_of
+from ..calling.building import construction_of
 from ..calling.delivered import Delivered
 from ..cases import values
 from ..cases.inputs import ROLES, Drawn, Inputs, make, parameter_seed, seed_of, shapes_of

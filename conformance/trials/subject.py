@@ -11,8 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from ..bridges import bridge_for
-from ..calling import Construction, Form, construction_of, form_of, settled, split
+from ..calling.building import Construction, construction_of
 from ..calling.delivered import Delivered
+from ..calling.form import Form
+from ..calling.packing import settled
+from ..calling.recognising import form_of
+from ..calling.returned import split
 from ..cases import masks
 from ..cases.inputs import Inputs
 from ..cases.layouts import from_layout, hides_heads, to_layout

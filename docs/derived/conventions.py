@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attention_conformance import Capabilities
 from attention_conformance.conventions.table import CONVENTIONS, Convention
 from attention_conformance.rulebook import catalogue
 from tests.survey.markdown import code, counted, plain, table
-from tests.survey.summary import SUMMARY
+from tests.survey.summary import load
 
 _ASKED: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "mask_means": lambda own: {"bool", "number"} & set(own["mask"]) != set(),
@@ -46,17 +45,12 @@ def answers(entry: Convention) -> str:
     """Return a table of the answers that are tried, or that somebody gives, and of who gives them."""
     given: dict[str, dict[str, int]] = {repr(answer): {} for answer in entry.answers}
     asked = _ASKED.get(entry.capability, bool)
-    for summary in (each for each in surveyed() if asked(each["capabilities"])):
-        packages = given.setdefault(repr(summary["capabilities"].get(entry.capability)), {})
-        packages[summary["package"]] = packages.get(summary["package"], 0) + 1
+    # Of what could not be loaded nothing is known.
+    for summary in (each for each in load() if each.capabilities and asked(each.capabilities)):
+        packages = given.setdefault(repr(summary.capabilities.get(entry.capability)), {})
+        packages[summary.package] = packages.get(summary.package, 0) + 1
     rows = [(code(answer), sum(packages.values()) or "", named(packages)) for answer, packages in given.items()]
     return table(("answer", "implementations of the survey", "from"), rows)
-
-
-def surveyed() -> Iterable[dict[str, Any]]:
-    """Return what was kept of each implementation of the survey that could be loaded."""
-    lines = map(json.loads, SUMMARY.read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if line["capabilities"]]
 
 
 def named(packages: dict[str, int]) -> str:

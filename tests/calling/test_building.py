@@ -8,7 +8,7 @@ import pytest
 from torch import Tensor, nn
 
 from attention_conformance import check
-from attention_conformance.calling import construction_of
+from attention_conformance.calling.building import construction_of
 from attention_conformance.errors import UnknownCall
 
 from .made import module

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from attention_conformance import check
-from attention_conformance.calling import Form
 from attention_conformance.calling.delivered import Delivered
+from attention_conformance.calling.form import Form
 from attention_conformance.cases.case import Case, Mask
 from attention_conformance.cases.inputs import make
 from attention_conformance.errors import UnknownCall

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,12 @@ from .measure_power import (
     KEPT,
     POPULATION,
     POWER,
-    PRINTED,
     Bench,
     by_default,
     by_rule,
+    keep,
     power_table,
-    printed,
     repeated,
-    write,
 )
 
 IDS = FOLDER / "ids.txt"
@@ -71,7 +69,8 @@ def main() -> int:
         print(f"{name} is rejected by {power[name]['rule'] if name in power else 'no rule'}")
     right = all(caught[rule.id] and not accused[rule.id] for rule in rules) and set(mutants) <= set(power)
     if right:
-        _write(power, caught)
+        keep(power, caught)
+        _enter_ids()
     else:
         print("nothing was entered")
     return int(not right)
@@ -99,12 +98,7 @@ def rejected_by(rule: Rule, new: Sequence[str], bench: Bench) -> dict[str, str |
     return dict(confirmed[:KEPT])
 
 
-def _write(power: Mapping[str, Any], caught: Mapping[str, Any]) -> None:
-    """Write every table: entries of mutants stay where they are, rules come in the order of the catalogue."""
-    in_order = {identity: caught[identity] for identity in catalogue()}
-    write(POWER, power)
-    write(CAUGHT, in_order)
-    write(PRINTED, printed(in_order))
+def _enter_ids() -> None:
     ever = {*IDS.read_text(encoding="utf-8").split(), *catalogue()}
     IDS.write_text("\n".join(sorted(ever)) + "\n", encoding="utf-8")
 

@@ -343,6 +343,14 @@ def write(path: Path, content: Mapping[str, object]) -> None:
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
+def keep(power: Mapping[str, object], caught: Mapping[str, Mapping[str, str | None]]) -> None:
+    """Write the tables: entries of mutants as they come, rules in the order of the catalogue."""
+    in_order = {rule: caught[rule] for rule in catalogue()}
+    write(POWER, power)
+    write(CAUGHT, in_order)
+    write(PRINTED, printed(in_order))
+
+
 def measure(bench: Bench, names: Iterable[str]) -> dict[str, tuple[Rejection, ...]]:
     """Return what rejects each mutant; a mutant whose process died is told and counts as not rejected."""
     table: dict[str, tuple[Rejection, ...]] = {}
@@ -373,9 +381,7 @@ def main() -> None:
     warm()
     table = measure(bench, POPULATION)
     power, caught = power_table(table, bench), caught_table(table, bench)
-    write(POWER, power)
-    write(CAUGHT, caught)
-    write(PRINTED, printed(caught))
+    keep(power, caught)
     for mutant in MUTANTS:
         if mutant.name not in power:
             print(f"no rule rejects {mutant.name} ({', '.join(mutant.families)}): {mutant.fault}")

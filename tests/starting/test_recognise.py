@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from attention_conformance.bridges import FRAMEWORKS as BRIDGED
-from attention_conformance.calling import construction_of, form_of
+from attention_conformance.calling.building import construction_of
+from attention_conformance.calling.recognising import form_of
 from attention_conformance.implementation import describe
 from attention_conformance.starting.findings import Findings
 from attention_conformance.starting.layout import layout_of
