@@ -79,10 +79,6 @@ def _keys(call: Call) -> int:
     return call.keys
 
 
-def _queries(call: Call) -> int:
-    return call.queries
-
-
 def _wrapped(size: int, names: tuple[int, ...]) -> Stages:
     def stage(call: Call, *tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(t[..., torch.arange(t.shape[-2]) % size, :] if at in names else t for at, t in enumerate(tensors))

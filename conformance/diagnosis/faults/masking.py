@@ -155,10 +155,6 @@ def _added_numbers(call: Call, scores: Tensor) -> Tensor:
     return scores if numbers is None else scores + numbers
 
 
-def _multiplied(call: Call, scores: Tensor, allowed: Tensor | None) -> Tensor:
-    return scores if allowed is None else scores * allowed
-
-
 def nothing(call: Call) -> None:
     return None
 

@@ -25,11 +25,6 @@ def _over(axes: int | tuple[int, ...]) -> Stages:
     return {"normalise": stage}
 
 
-def _exponentials(masked: Tensor) -> Tensor:
-    top = masked.amax(-1, keepdim=True)
-    return torch.exp(masked - torch.where(torch.isfinite(top), top, 0.0))
-
-
 def _denominator(change: Callable[[Tensor, Tensor], Tensor], *, shifted: bool = True) -> Stages:
     """The denominator is `change` of the sum of exponentials and the row maximum."""
 
